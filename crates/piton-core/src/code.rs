@@ -93,6 +93,7 @@ codes! {
     MergeConflict = "merge_conflict", "Have the branch changed so that it fits, for example by asking its agent to merge the base into it; then try again.";
     PushRejected = "push_rejected", "Read what the remote says; bring the branch up to date with it, then push again.";
     WorkspaceConflict = "workspace_conflict", "Look at the files that the error names; `--force` overwrites them, after a safety snapshot.";
+    RestoreInProgress = "restore_in_progress", "Wait until the rewind has ended; a prompt that is queued is delivered then.";
     SnapshotNotFound = "snapshot_not_found", "Choose the checkpoint that the error names, or rewind the conversation only.";
     WorkspaceUnusable = "workspace_unusable", "The reason says what is missing; put it back, or have the worktree repaired.";
     GitFailed = "git_failed", "Check that git is installed and works in that repository; then try again.";

@@ -9,14 +9,16 @@ mod run;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::event::{self, Event, Seq, SessionAdopted, SessionCreated, SpoolImported, TokenPurpose};
+use crate::event::{
+    self, Event, LineageStarted, Seq, SessionAdopted, SessionCreated, SpoolImported, TokenPurpose,
+};
 use crate::id::{BootId, RunId, TokenId};
-use crate::limits::SPOOLS_KEPT;
+use crate::limits::{LINEAGES_KEPT, SPOOLS_KEPT};
 use crate::reason::Reason;
 use crate::record::Record;
 use crate::spool::{REFUSAL, Spool};
 use crate::state::{
-    ActiveToken, Executor, Info, MessageRef, OpenCall, PendingContext, Phase, Run, State, WaitToken,
+    ActiveToken, Executor, Info, MessageRef, OpenCall, Phase, Run, State, WaitToken,
 };
 use crate::time::Timestamp;
 
@@ -108,8 +110,6 @@ impl State {
             | Event::MapListed(_)
             | Event::MapItemCompleted(_)
             | Event::CheckpointDamaged(_)
-            | Event::WorkspaceSnapshotLate(_)
-            | Event::WorkspaceSnapshotFailed(_)
             | Event::ToolUpdated(_)
             | Event::PermissionDecided(_)
             | Event::AgentHistoryDiverged(_)
@@ -128,10 +128,16 @@ impl State {
             | Event::SessionImported(_)
             | Event::SessionRegistered(_)
             | Event::AnchorsRecreated(_) => return Change::Inner,
+            Event::WorkspaceRestoreStarted(_) | Event::WorkspaceRestoreFailed(_) => {
+                self.facts.apply_restore(seq, event);
+            }
             Event::CheckpointCreated(_)
             | Event::CheckpointPruned(_)
             | Event::CheckpointDeleted(_)
             | Event::WorkspaceSnapshotTaken(_)
+            | Event::WorkspaceSnapshotLate(_)
+            | Event::WorkspaceSnapshotFailed(_)
+            | Event::WorkspaceUnchanged(_)
             | Event::WorkspaceRestored(_)
             | Event::LineageStarted(_) => return self.apply_turns(seq, ts, event),
             Event::SessionLeased(_) | Event::SessionReleased(_) => {
@@ -220,16 +226,36 @@ impl State {
         if self.facts.graph.is_some() {
             return Change::Inner;
         }
-        self.turns.apply(seq, ts, event);
-        if !matches!(event, Event::LineageStarted(_)) {
-            return Change::Inner;
+        let left = self.turns.lineages.current();
+        let run = self.facts.run.as_ref().map(|run| &run.run_id);
+        self.turns.apply(seq, ts, event, run);
+        let was_restoring = self.facts.restore.is_some();
+        self.facts.apply_restore(seq, event);
+        match event {
+            Event::LineageStarted(e) => self.leave_conversation(seq, left, e),
+            _ if was_restoring => Change::Summary,
+            _ => Change::Inner,
         }
-        // The agent's own conversation has what was left behind: its next start is a fresh one.
+    }
+
+    /// The agent's own conversation has what was left behind: its next start is a fresh one. Undone, it
+    /// has the conversation again that it had.
+    fn leave_conversation(&mut self, seq: Seq, left: u32, e: &LineageStarted) -> Change {
+        let pending = std::mem::take(&mut self.pending_context);
+        let kept = &mut self.kept_conversations;
+        let back = kept.get(&e.from_lineage).filter(|kept| kept.seq == e.from_seq).cloned();
         if let Some(agent) = &mut self.facts.agent {
+            kept.insert(left, agent.keep_conversation(seq - 1, pending));
+            while kept.len() > LINEAGES_KEPT {
+                kept.pop_first();
+            }
             agent.clear_session_id();
             agent.context_reason = Some(Reason::UserRequest);
+            if let Some(back) = back {
+                agent.return_to(&back);
+                self.pending_context = back.pending_context;
+            }
         }
-        self.pending_context = PendingContext::default();
         self.prepared = None;
         Change::Summary
     }

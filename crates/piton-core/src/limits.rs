@@ -168,3 +168,8 @@ pub const MCP_SERVERS_MAX: usize = 32;
 pub const MCP_VARIABLES_MAX: usize = 100;
 /// The name of an MCP server, in bytes.
 pub const MCP_TEXT_BYTES_MAX: usize = 256;
+
+/// Left conversations of which it is kept what the agent knew, so that a rewind can be undone.
+pub const LINEAGES_KEPT: usize = 8;
+/// Times between two snapshots in which others may have changed files.
+pub const FOREIGN_SPANS_KEPT: usize = 1_000;

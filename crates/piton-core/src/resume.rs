@@ -404,6 +404,8 @@ pub enum SkipReason {
     Running,
     /// It is being ended: another one is started when it is gone.
     Ending,
+    /// A rewind takes the conversation back that it would be started with.
+    Restoring,
     /// One may live that cannot be reached: a second would lose it its turn.
     Unproven,
     Closed,
@@ -518,6 +520,9 @@ pub fn plan(state: &State, abilities: Abilities, policy: Policy, trigger: StartT
     }
     if is_ending(facts) {
         return Plan::Skip(SkipReason::Ending);
+    }
+    if facts.restore.as_ref().is_some_and(|restore| restore.conversation.is_some()) {
+        return Plan::Skip(SkipReason::Restoring);
     }
     let failed_starts = facts.agent.as_ref().map_or(0, |agent| agent.failed_starts);
     if trigger == StartTrigger::Retry && failed_starts >= FAILED_STARTS_MAX {

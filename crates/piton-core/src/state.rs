@@ -19,11 +19,11 @@ use crate::request::Requests;
 use crate::resume::Strategy;
 use crate::spool::{SessionCapabilities, Spool};
 use crate::time::Timestamp;
-use crate::turns::Turns;
+use crate::turns::{KeptConversation, OpenRestore, Turns};
 use crate::worktree::Worktree;
 
 /// Raised whenever the fold makes another state of the same records: older snapshots are replayed.
-pub const PROJECTOR_VERSION: u32 = 15;
+pub const PROJECTOR_VERSION: u32 = 16;
 
 /// Everything that follows from a session's records.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -82,6 +82,9 @@ pub struct State {
     /// The checkpoints of an agent's turns, and the lineages of its conversation.
     #[serde(default, skip_serializing_if = "Turns::is_empty")]
     pub turns: Turns,
+    /// What agents knew of the conversations that were left behind last, by lineage.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub kept_conversations: BTreeMap<u32, KeptConversation>,
     pub updated_at: Option<Timestamp>,
 }
 
@@ -240,6 +243,9 @@ pub struct Facts {
     /// [`crate::graph::GraphState`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<String>,
+    /// A rewind that has begun and has not ended: no run begins before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restore: Option<OpenRestore>,
     /// A server runs that graph, and continues it after a restart.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub graph_on_server: bool,
@@ -449,6 +455,30 @@ impl Agent {
         self.earlier_session_ids.drain(..over);
     }
 
+    /// What it knows of the conversation, when that is left behind.
+    pub(crate) fn keep_conversation(&self, seq: Seq, pending: PendingContext) -> KeptConversation {
+        KeptConversation {
+            seq,
+            agent_session_id: self.session_id.clone(),
+            lacks_history: self.lacks_history,
+            is_history_unconfirmed: self.is_history_unconfirmed,
+            is_injected: self.is_injected,
+            context_reason: self.context_reason,
+            pending_context: pending,
+        }
+    }
+
+    /// The conversation that was left behind is there again, just as it was.
+    pub(crate) fn return_to(&mut self, kept: &KeptConversation) {
+        if let Some(id) = &kept.agent_session_id {
+            self.set_session_id(id);
+        }
+        self.lacks_history = kept.lacks_history;
+        self.is_history_unconfirmed = kept.is_history_unconfirmed;
+        self.is_injected = kept.is_injected;
+        self.context_reason = kept.context_reason;
+    }
+
     /// It goes by this handle from now on; the one before is kept.
     pub(crate) fn set_session_id(&mut self, id: &str) {
         if self.session_id.as_deref() == Some(id) {
@@ -609,7 +639,11 @@ impl Facts {
     /// Recovery has to look at this session: something of it may belong to a boot that died.
     pub fn needs_recovery(&self) -> bool {
         let run_open = self.run.as_ref().is_some_and(Run::is_open) && self.closed.is_none();
-        run_open || self.has_due_prompt() || self.executor.as_ref().is_some_and(Executor::may_live)
+        let is_restoring = self.restore.is_some();
+        run_open
+            || is_restoring
+            || self.has_due_prompt()
+            || self.executor.as_ref().is_some_and(Executor::may_live)
     }
 
     /// A queued prompt is to be delivered now: no run is in its way, and it is not held.
@@ -617,6 +651,7 @@ impl Facts {
         self.queue.length > self.queue.held
             && self.closed.is_none()
             && self.unknown_critical.is_none()
+            && self.restore.is_none()
             && !self.run.as_ref().is_some_and(Run::is_unfinished)
     }
 

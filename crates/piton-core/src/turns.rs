@@ -5,9 +5,15 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{CheckpointCreated, Event, LineageStarted, Seq, WorkspaceRestored};
+use crate::event::{
+    CheckpointCreated, Event, LineageStarted, RunResumed, Seq, WorkspaceRestored,
+    WorkspaceSnapshotTaken,
+};
 use crate::graph::{CheckpointType, Lineages, Segment};
 use crate::id::{CheckpointId, RunId};
+use crate::limits::FOREIGN_SPANS_KEPT;
+use crate::reason::Reason;
+use crate::state::{Facts, PendingContext};
 use crate::time::Timestamp;
 
 /// Why a snapshot was taken.
@@ -65,6 +71,89 @@ pub struct LastRewind {
     pub checkpoint_id: Option<CheckpointId>,
 }
 
+/// A rewind that has begun and has not ended. It follows from the log: whoever runs the session
+/// carries it out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenRestore {
+    /// The record that it began with; that record has the paths.
+    pub seq: Seq,
+    pub checkpoint_id: CheckpointId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub safety_snapshot: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<(u32, Seq)>,
+    #[serde(default)]
+    pub paths_count: u64,
+    #[serde(default)]
+    pub forced: bool,
+    #[serde(default)]
+    pub restarts_agent: bool,
+}
+
+impl Facts {
+    pub(crate) fn apply_restore(&mut self, seq: Seq, event: &Event) {
+        let is_open = |of: Seq, restore: &OpenRestore| restore.seq == of;
+        match event {
+            Event::WorkspaceRestoreStarted(e) => {
+                self.restore = Some(OpenRestore {
+                    seq,
+                    checkpoint_id: e.checkpoint_id.clone(),
+                    snapshot: e.snapshot.clone(),
+                    safety_snapshot: e.safety_snapshot.clone(),
+                    conversation: e.from_lineage.zip(e.from_seq),
+                    paths_count: e.paths_count,
+                    forced: e.forced,
+                    restarts_agent: e.restarts_agent,
+                });
+            }
+            // The conversation's record ends what is about both.
+            Event::WorkspaceRestored(e) => {
+                self.restore.take_if(|restore| {
+                    restore.conversation.is_none()
+                        && e.restore_seq.is_some_and(|of| is_open(of, restore))
+                });
+            }
+            Event::WorkspaceRestoreFailed(e) => {
+                self.restore.take_if(|restore| is_open(e.restore_seq, restore));
+            }
+            Event::LineageStarted(_) => self.restore = None,
+            _ => {}
+        }
+    }
+}
+
+/// What an agent knew of a conversation that was left behind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeptConversation {
+    /// The last record of it: the agent's own conversation goes so far.
+    pub seq: Seq,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_session_id: Option<String>,
+    #[serde(default)]
+    pub lacks_history: bool,
+    #[serde(default)]
+    pub is_history_unconfirmed: bool,
+    #[serde(default)]
+    pub is_injected: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_reason: Option<Reason>,
+    #[serde(default, skip_serializing_if = "PendingContext::is_empty")]
+    pub pending_context: PendingContext,
+}
+
+/// Between these snapshots others than the session changed files, or may have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForeignSpan {
+    /// The record that says so.
+    pub seq: Seq,
+    pub before: String,
+    /// `None`: no snapshot has been taken since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turns {
     /// Oldest first. Bounded: the oldest are pruned.
@@ -75,6 +164,12 @@ pub struct Turns {
     pub last_snapshot: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_rewind: Option<LastRewind>,
+    /// When others may have changed files, oldest first.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    pub foreign_spans: VecDeque<ForeignSpan>,
+    /// The last run of which the log knows what its files were at its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub saved_run: Option<RunId>,
     #[serde(default)]
     pub lineages: Lineages,
 }
@@ -84,7 +179,8 @@ impl Turns {
         *self == Self::default()
     }
 
-    pub(crate) fn apply(&mut self, seq: Seq, at: Timestamp, event: &Event) {
+    /// `run`: the session's current run.
+    pub(crate) fn apply(&mut self, seq: Seq, at: Timestamp, event: &Event, run: Option<&RunId>) {
         match event {
             Event::CheckpointCreated(e) => self.apply_checkpoint(seq, at, e),
             Event::CheckpointPruned(e) => {
@@ -93,17 +189,77 @@ impl Turns {
             Event::CheckpointDeleted(e) => {
                 self.checkpoints.retain(|entry| entry.checkpoint_id != e.checkpoint_id);
             }
-            Event::WorkspaceSnapshotTaken(e) => self.last_snapshot = Some(e.snapshot.clone()),
+            Event::WorkspaceSnapshotTaken(e) => self.apply_taken(seq, e),
+            Event::WorkspaceSnapshotLate(_) => self.begin_foreign_span(seq),
+            Event::WorkspaceSnapshotFailed(e) => {
+                self.begin_foreign_span(seq);
+                if e.trigger == SnapshotTrigger::TurnComplete {
+                    self.saved_run = run.cloned();
+                }
+            }
+            Event::WorkspaceUnchanged(e) => {
+                self.saved_run = Some(e.run_id.clone());
+                self.end_foreign_span(self.last_snapshot.clone());
+            }
             Event::WorkspaceRestored(e) => self.apply_restored(seq, e),
             Event::LineageStarted(e) => self.apply_lineage(seq, e),
             _ => {}
         }
     }
 
+    fn apply_taken(&mut self, seq: Seq, e: &WorkspaceSnapshotTaken) {
+        if let Some(before) = &e.since_snapshot {
+            let (before, after) = (before.clone(), Some(e.snapshot.clone()));
+            self.add_foreign_span(ForeignSpan { seq, before, after });
+        }
+        // A safety snapshot has what others changed: what comes next is compared with what is known
+        // to be the session's.
+        if e.trigger != SnapshotTrigger::Safety {
+            self.end_foreign_span(Some(e.snapshot.clone()));
+            self.last_snapshot = Some(e.snapshot.clone());
+        }
+    }
+
+    /// Nobody knows what changes from the newest snapshot to the next one.
+    fn begin_foreign_span(&mut self, seq: Seq) {
+        let is_open = self.foreign_spans.back().is_some_and(|span| span.after.is_none());
+        if let (Some(before), false) = (&self.last_snapshot, is_open) {
+            let (before, after) = (before.clone(), None);
+            self.add_foreign_span(ForeignSpan { seq, before, after });
+        }
+    }
+
+    fn add_foreign_span(&mut self, span: ForeignSpan) {
+        // What is before the oldest checkpoint is needed for no rewind.
+        let oldest = self.checkpoints.front().map_or(0, |entry| entry.seq);
+        self.foreign_spans.retain(|span| span.seq >= oldest);
+        self.foreign_spans.push_back(span);
+        let over = self.foreign_spans.len().saturating_sub(FOREIGN_SPANS_KEPT);
+        self.foreign_spans.drain(..over);
+    }
+
+    fn end_foreign_span(&mut self, snapshot: Option<String>) {
+        if let Some(span) = self.foreign_spans.back_mut().filter(|span| span.after.is_none()) {
+            span.after = snapshot;
+        }
+    }
+
+    /// A run that was resumed has not ended.
+    pub(crate) fn apply_resumed(&mut self, e: &RunResumed) {
+        self.saved_run.take_if(|run| *run == e.run_id);
+    }
+
     fn apply_checkpoint(&mut self, seq: Seq, created_at: Timestamp, e: &CheckpointCreated) {
         let Some(turn) = &e.turn else { return };
         if e.checkpoint_type == CheckpointType::TurnStart {
             self.last_rewind = None;
+            // Snapshots were off, or failed: what others did before this turn is not known.
+            if turn.snapshot.is_none() {
+                self.begin_foreign_span(seq);
+            }
+        }
+        if e.checkpoint_type == CheckpointType::TurnComplete {
+            self.saved_run = Some(turn.run_id.clone());
         }
         self.checkpoints.push_back(TurnEntry {
             checkpoint_id: e.checkpoint_id.clone(),
@@ -116,6 +272,7 @@ impl Turns {
     }
 
     fn apply_restored(&mut self, seq: Seq, e: &WorkspaceRestored) {
+        self.end_foreign_span(Some(e.safety_snapshot.clone()));
         self.last_snapshot = Some(e.snapshot_after.clone());
         self.last_rewind = Some(LastRewind {
             seq,
@@ -187,6 +344,8 @@ impl Turns {
             .flat_map(|turn| [turn.snapshot.as_deref(), turn.since_snapshot.as_deref()])
             .flatten()
             .chain(rewind)
+            .chain(self.foreign_spans.iter().map(|span| span.before.as_str()))
+            .chain(self.foreign_spans.iter().filter_map(|span| span.after.as_deref()))
             .chain(self.last_snapshot.as_deref())
     }
 }

@@ -41,6 +41,9 @@ pub enum Error {
     /// The work could not be committed, merged or pushed.
     #[error(transparent)]
     Finish(Arc<finish::Error>),
+    /// A rewind began and could not be carried out: files and conversation are as they were.
+    #[error("The rewind was not carried out: {message}")]
+    RestoreFailed { code: Code, message: String },
     /// A snapshot of the workspace could not be taken or restored.
     #[error(transparent)]
     Snapshot(Arc<snapshot::Error>),
@@ -159,6 +162,7 @@ impl Error {
             Self::AgentLate | Self::AgentNotRunning => Code::AgentNotRunning,
             Self::Worktree(fault) => fault.code(),
             Self::Finish(fault) => fault.code(),
+            Self::RestoreFailed { code, .. } => *code,
             Self::Snapshot(fault) => snapshot_code(fault),
             Self::CheckpointNotFound { .. } => Code::CheckpointNotFound,
             Self::SnapshotNotFound { .. } => Code::SnapshotNotFound,
@@ -204,7 +208,8 @@ fn snapshot_code(fault: &snapshot::Error) -> Code {
         Fault::TooManyFiles { .. } => Code::LimitReached,
         Fault::ObjectMissing { .. } => Code::SnapshotNotFound,
         Fault::ObjectDamaged { .. } => Code::CheckpointDamaged,
-        Fault::InUse => Code::StoreInUse,
+        Fault::InUse | Fault::WorkspaceInUse => Code::StoreInUse,
+        Fault::RestoreOpen => Code::RestoreInProgress,
         Fault::ForeignChanges { .. } | Fault::NotSaved { .. } => Code::WorkspaceConflict,
         Fault::NotWritable { .. } => Code::FileNotPermitted,
         Fault::DiskFull { .. } => Code::DiskFull,

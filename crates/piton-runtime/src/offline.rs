@@ -109,6 +109,11 @@ impl OfflineWriter {
         }
     }
 
+    /// Removes the snapshots of a session's files.
+    pub(crate) fn remove_snapshots(&self, session: &SessionId) {
+        self.env.turns.remove(session);
+    }
+
     /// Deletes a session's log; the metadata log keeps a note.
     pub async fn delete(
         &self,

@@ -125,7 +125,7 @@ impl SessionFiles for NoSessionFiles {
 
 /// Takes snapshots of the files of agents' sessions, around their turns.
 pub trait TurnSnapshots: Send + Sync + fmt::Debug + 'static {
-    /// What a queued prompt's turn begins with; `None`: no checkpoint is made.
+    /// What the turn of a queued prompt begins with, or an interrupted run continues with; `None`: no checkpoint is made.
     fn before_queued_turn(
         &self,
         session: &SessionId,
@@ -134,6 +134,9 @@ pub trait TurnSnapshots: Send + Sync + fmt::Debug + 'static {
 
     /// The agent of a session without checkpoints accepts prompts. Returns at once.
     fn agent_started(&self, session: &SessionId);
+
+    /// The log says that a restore is open. Returns at once; it is called again until it has ended.
+    fn restore_open(&self, session: &SessionId);
 
     /// A run has ended or was interrupted, and that is durable. Returns at once.
     fn turn_ended(&self, session: &SessionId, run_id: &RunId);
@@ -152,6 +155,8 @@ impl TurnSnapshots for NoTurnSnapshots {
     }
 
     fn agent_started(&self, _session: &SessionId) {}
+
+    fn restore_open(&self, _session: &SessionId) {}
 
     fn turn_ended(&self, _session: &SessionId, _run_id: &RunId) {}
 

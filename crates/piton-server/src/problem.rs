@@ -103,6 +103,7 @@ fn status_of(code: Code) -> StatusCode {
         | Code::TaskInUse
         | Code::RunNotFound
         | Code::RunInProgress
+        | Code::RestoreInProgress
         | Code::RunNotOpen
         | Code::RunNotInterrupted
         | Code::ExecutorNotFound

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Import, Rewind, TakenSnapshot, TurnEnd, TurnStart};
+use super::{FailRestore, Import, Rewind, StartRestore, TurnEnd, TurnStart};
 use crate::AnyCode;
 use crate::agent_view::Configure;
 use crate::content::PromptContent;
@@ -213,10 +213,12 @@ pub enum Command {
     },
     /// A turn has ended, and this is what its files are.
     TurnEnded(TurnEnd),
-    /// The files as they are before a restore.
-    SafetySnapshot(TakenSnapshot),
+    /// Files, the conversation or both are to go back. Nothing has been touched yet.
+    StartRestore(StartRestore),
     /// Files were restored, or the conversation is to continue behind an earlier record.
     Rewind(Rewind),
+    /// A restore could not be carried out.
+    FailRestore(FailRestore),
     /// Takes contents out, also of a closed session.
     Redact(Redact),
     /// Somebody asks for a command, once: a repetition under the same key is told what the first

@@ -37,7 +37,10 @@ pub use command::{
 };
 pub use import::{Import, asks};
 pub use refusal::Refusal;
-pub use turn::{RestoredFiles, Rewind, SnapshotResult, TakenSnapshot, TurnEnd, TurnStart};
+pub use turn::{
+    FailRestore, FilesToRestore, RestoredFiles, Rewind, SnapshotResult, StartRestore,
+    TakenSnapshot, TurnEnd, TurnStart,
+};
 pub use wait::fits;
 
 /// What every decision is told about the world.
@@ -131,6 +134,9 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
         }
         Command::Import(import) => return import::import(state, cx, import),
         Command::WorkspacePrepared(plan) => return workspace::prepared(state, cx, plan),
+        // What began before the session was closed has its end in the log, too.
+        Command::Rewind(rewind) => return turn::rewind(state, cx, rewind),
+        Command::FailRestore(failed) => return Ok(turn::fail_restore(state, cx, failed)),
         // A closed session's worktree is cleaned up, too.
         Command::WorkspaceRemoved { kept_branch } => {
             return workspace::removed(state, cx, kept_branch);
@@ -192,12 +198,13 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
         Command::PlanWorkspace(plan) => workspace::plan(state, cx, plan),
         Command::Configure(choice) => session::configure(cx, choice),
         Command::TurnEnded(end) => Ok(turn::complete(state, cx, end)),
-        Command::SafetySnapshot(taken) => Ok(turn::safety(state, cx, taken)),
-        Command::Rewind(rewind) => turn::rewind(state, cx, rewind),
+        Command::StartRestore(start) => turn::start_restore(state, cx, start),
         Command::Create(_)
         | Command::CreateInWorktree(..)
         | Command::WorkspacePrepared(_)
         | Command::WorkspaceRemoved { .. }
+        | Command::Rewind(_)
+        | Command::FailRestore(_)
         | Command::Close { .. }
         | Command::Done { .. }
         | Command::Observe { .. }

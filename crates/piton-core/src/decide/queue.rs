@@ -40,6 +40,13 @@ pub(super) fn prompt(state: &State, cx: &Context, prompt: Prompt) -> Result<Deci
         // The caller did not get the first answer.
         return Ok(Decision::already());
     }
+    if state.facts.restore.is_some() {
+        // Its agent would see files that are restored by half.
+        return match prompt.if_busy {
+            IfBusy::Default | IfBusy::Queue => enqueue(state, cx, prompt),
+            IfBusy::Reject | IfBusy::Supersede => Err(Refusal::RestoreInProgress),
+        };
+    }
     let Some(busy) = busy(state) else {
         // All of them are delivered with the next prompt that an agent can be given.
         if state.pending_context.undelivered.len() >= prompt.queue_max {

@@ -23,6 +23,8 @@ pub enum Refusal {
     RunNotFound { run: RunId },
     #[error("Run {run} is still at work")]
     RunInProgress { run: RunId },
+    #[error("A rewind of the session has not ended")]
+    RestoreInProgress,
     #[error("Run {run} is not open")]
     RunNotOpen { run: RunId },
     #[error("The session has another agent, which was started")]
@@ -105,6 +107,7 @@ impl Refusal {
             Self::SessionReadOnly { .. } => Code::SessionReadOnly,
             Self::RunNotFound { .. } => Code::RunNotFound,
             Self::RunInProgress { .. } => Code::RunInProgress,
+            Self::RestoreInProgress => Code::RestoreInProgress,
             Self::AgentAssigned => Code::AgentProfileConflict,
             Self::RunNotOpen { .. } => Code::RunNotOpen,
             Self::RunNotInterrupted { .. } | Self::NoInterruption { .. } | Self::NeverRun => {

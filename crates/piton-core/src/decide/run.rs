@@ -46,6 +46,9 @@ pub(super) fn start_over(
         // The asker did not hear the first answer.
         return Ok(Decision::already());
     }
+    if state.facts.restore.is_some() {
+        return Err(Refusal::RestoreInProgress);
+    }
     let mut records = Vec::new();
     if let Some(run) = &state.facts.run {
         match run.phase {
@@ -81,6 +84,9 @@ pub(super) fn resume(state: &State, cx: &Context, run_id: RunId) -> Result<Decis
             return Err(Refusal::RunNotInterrupted { run: run_id });
         }
         Phase::Paused | Phase::Interrupted { .. } => {}
+    }
+    if state.facts.restore.is_some() {
+        return Err(Refusal::RestoreInProgress);
     }
     room_for_effects(state)?;
     let mut records = Vec::new();

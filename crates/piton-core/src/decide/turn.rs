@@ -6,8 +6,9 @@ use serde_json::Value;
 use super::{Context, Decision, Refusal};
 use crate::code::AnyCode;
 use crate::event::{
-    CheckpointCreated, CheckpointPruned, Event, LineageStarted, RunDismissed, Seq,
-    WorkspaceRestored, WorkspaceSnapshotFailed, WorkspaceSnapshotLate, WorkspaceSnapshotTaken,
+    CheckpointCreated, CheckpointPruned, Critical, Event, LineageStarted, RunDismissed, Seq,
+    WorkspaceRestoreFailed, WorkspaceRestoreStarted, WorkspaceRestored, WorkspaceSnapshotFailed,
+    WorkspaceSnapshotLate, WorkspaceSnapshotTaken, WorkspaceUnchanged,
 };
 use crate::graph::CheckpointType;
 use crate::id::{CheckpointId, RunId};
@@ -57,9 +58,41 @@ pub struct TurnEnd {
     pub snapshot: SnapshotResult,
 }
 
+/// What is to go back, and where to.
+#[derive(Clone, Debug)]
+pub struct StartRestore {
+    pub checkpoint_id: CheckpointId,
+    pub files: Option<FilesToRestore>,
+    /// The lineage and the record that the conversation continues behind.
+    pub conversation: Option<(u32, Seq)>,
+    /// The agent runs, and is to run again.
+    pub restarts_agent: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct FilesToRestore {
+    pub snapshot: String,
+    /// The files as they are.
+    pub safety: TakenSnapshot,
+    /// Only these; empty: all.
+    pub paths: Vec<String>,
+    pub forced: bool,
+}
+
+/// Why a restore could not be carried out.
+#[derive(Clone, Debug)]
+pub struct FailRestore {
+    pub restore_seq: Seq,
+    pub code: AnyCode,
+    pub message: String,
+    pub rolled_back: bool,
+}
+
 /// A rewind whose files, if it is about files, were restored.
 #[derive(Clone, Debug)]
 pub struct Rewind {
+    /// The record that it began with; `None`: one that an older program left.
+    pub restore_seq: Option<Seq>,
     pub checkpoint_id: CheckpointId,
     pub files: Option<RestoredFiles>,
     /// The lineage and the record that the conversation continues behind.
@@ -92,7 +125,7 @@ pub(super) fn start(
         Event::RunStarted(e) => Some(e.run_id.clone()),
         _ => None,
     });
-    let Some(run_id) = begins else { return decision };
+    let Some(run_id) = begins else { return resumed(state, cx, start, decision) };
     let is_first = |record: &NewRecord| match &record.event {
         Event::MessageUser(e) => e.run_id.as_ref() == Some(&run_id),
         Event::RunStarted(_) => true,
@@ -112,7 +145,7 @@ pub(super) fn start(
             // Equal ones say nothing.
             turn.since_snapshot =
                 start.since_snapshot.filter(|since| Some(since) != turn.snapshot.as_ref());
-            records.extend(taken_record(state, cx, SnapshotTrigger::TurnStart, taken));
+            records.extend(taken_record(state, cx, SnapshotTrigger::TurnStart, taken, None));
         }
         SnapshotResult::Late { waited_ms } => {
             turn.snapshot_late = true;
@@ -129,6 +162,34 @@ pub(super) fn start(
     decision
 }
 
+/// A run that continues after an interruption: whatever differs from its files then was changed by
+/// others. It is the same turn, and has no checkpoint of its own.
+fn resumed(state: &State, cx: &Context, start: TurnStart, mut decision: Decision) -> Decision {
+    let is_resumed = |record: &NewRecord| matches!(record.event, Event::RunResumed(_));
+    if !decision.records.iter().any(is_resumed) {
+        return decision;
+    }
+    let run = state.facts.run.as_ref();
+    let Some(run) = run.filter(|run| matches!(run.phase, Phase::Interrupted { .. })) else {
+        return decision;
+    };
+    let trigger = SnapshotTrigger::TurnStart;
+    let record = match start.snapshot {
+        SnapshotResult::Taken(taken) => {
+            taken_record(state, cx, trigger, taken, start.since_snapshot)
+        }
+        SnapshotResult::Late { waited_ms } => {
+            let run_id = run.run_id.clone();
+            Some(NewRecord::new(cx.now, WorkspaceSnapshotLate { run_id, waited_ms }))
+        }
+        SnapshotResult::Failed { code, message } => Some(failed(cx, trigger, code, message)),
+        SnapshotResult::Off => None,
+    };
+    // At the end: a record of the decision may name the seq of another one.
+    decision.records.extend(record);
+    decision
+}
+
 /// After a turn: a checkpoint if its files differ from the newest snapshot. Not if another turn has
 /// begun meanwhile.
 pub(super) fn complete(state: &State, cx: &Context, end: TurnEnd) -> Decision {
@@ -140,8 +201,12 @@ pub(super) fn complete(state: &State, cx: &Context, end: TurnEnd) -> Decision {
         SnapshotResult::Taken(taken) => {
             let snapshot = Some(taken.snapshot.clone());
             let trigger = SnapshotTrigger::TurnComplete;
-            let Some(record) = taken_record(state, cx, trigger, taken) else {
-                return Decision::already();
+            let Some(record) = taken_record(state, cx, trigger, taken, None) else {
+                // That it was looked at is known, also after a crash.
+                let is_known = state.turns.saved_run.as_ref() == Some(&end.run_id);
+                let event = WorkspaceUnchanged { run_id: end.run_id };
+                let record = Some(NewRecord::new(cx.now, event)).filter(|_| !is_known);
+                return Decision::done(record.into_iter().collect());
             };
             let turn = TurnCheckpoint {
                 run_id: end.run_id,
@@ -161,18 +226,67 @@ pub(super) fn complete(state: &State, cx: &Context, end: TurnEnd) -> Decision {
     }
 }
 
-/// Before a restore: the files as they are.
-pub(super) fn safety(state: &State, cx: &Context, taken: TakenSnapshot) -> Decision {
-    match taken_record(state, cx, SnapshotTrigger::Safety, taken) {
-        Some(record) => Decision::done(vec![record]),
-        None => Decision::already(),
+/// Says what will be done, before anything is. What is open is refused: an agent would write files
+/// that are being restored.
+pub(super) fn start_restore(
+    state: &State,
+    cx: &Context,
+    start: StartRestore,
+) -> Result<Decision, Refusal> {
+    if state.facts.restore.is_some() {
+        return Err(Refusal::RestoreInProgress);
     }
+    if let Some(run) = state.facts.run.as_ref().filter(|run| run.is_unfinished()) {
+        return Err(Refusal::RunInProgress { run: run.run_id.clone() });
+    }
+    let mut event = WorkspaceRestoreStarted {
+        checkpoint_id: start.checkpoint_id,
+        snapshot: None,
+        safety_snapshot: None,
+        from_lineage: start.conversation.map(|(lineage, _)| lineage),
+        from_seq: start.conversation.map(|(_, seq)| seq),
+        paths_count: 0,
+        forced: false,
+        restarts_agent: start.restarts_agent,
+        critical: Critical,
+    };
+    let Some(files) = start.files else {
+        return Ok(Decision::done(vec![NewRecord::new(cx.now, event)]));
+    };
+    let safety = files.safety.snapshot.clone();
+    let since = state.turns.last_snapshot.clone();
+    let mut records = Vec::new();
+    records.extend(taken_record(state, cx, SnapshotTrigger::Safety, files.safety, since));
+    event.snapshot = Some(files.snapshot);
+    event.safety_snapshot = Some(safety);
+    event.paths_count = files.paths.len() as u64;
+    event.forced = files.forced;
+    records.push(if files.paths.is_empty() {
+        NewRecord::new(cx.now, event)
+    } else {
+        NewRecord::with_content(cx.now, event, "paths", files.paths.into())
+    });
+    Ok(Decision::done(records))
+}
+
+pub(super) fn fail_restore(state: &State, cx: &Context, failed: FailRestore) -> Decision {
+    let FailRestore { restore_seq, code, message, rolled_back } = failed;
+    if state.facts.restore.as_ref().is_none_or(|restore| restore.seq != restore_seq) {
+        return Decision::already();
+    }
+    let event = WorkspaceRestoreFailed { restore_seq, code: Some(code), rolled_back };
+    Decision::done(vec![NewRecord::with_content(cx.now, event, "message", message.into())])
 }
 
 pub(super) fn rewind(state: &State, cx: &Context, rewind: Rewind) -> Result<Decision, Refusal> {
+    let open = state.facts.restore.as_ref().map(|restore| restore.seq);
+    if rewind.restore_seq.is_some() && rewind.restore_seq != open {
+        return Ok(Decision::already());
+    }
     let mut records = Vec::new();
     if let Some(files) = rewind.files {
         let event = WorkspaceRestored {
+            restore_seq: rewind.restore_seq,
             snapshot: files.snapshot,
             safety_snapshot: files.safety_snapshot,
             snapshot_after: files.snapshot_after,
@@ -212,12 +326,14 @@ fn taken_record(
     cx: &Context,
     trigger: SnapshotTrigger,
     taken: TakenSnapshot,
+    since_snapshot: Option<String>,
 ) -> Option<NewRecord> {
     if state.turns.last_snapshot.as_ref() == Some(&taken.snapshot) {
         return None;
     }
     let TakenSnapshot { snapshot, files, skipped, skipped_count } = taken;
-    let event = WorkspaceSnapshotTaken { snapshot, trigger, files, skipped_count };
+    let since_snapshot = since_snapshot.filter(|since| *since != snapshot);
+    let event = WorkspaceSnapshotTaken { snapshot, trigger, files, skipped_count, since_snapshot };
     Some(if skipped_count == 0 {
         NewRecord::new(cx.now, event)
     } else {

@@ -49,6 +49,7 @@ impl State {
                 run.blocked = false;
                 run.wait_timed_out = false;
                 let run_id = e.run_id.clone();
+                self.turns.apply_resumed(e);
                 self.rejected_run = e.rejected.then(|| run_id.clone());
                 if was_interrupted {
                     self.release_queue();

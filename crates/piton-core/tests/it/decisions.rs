@@ -201,6 +201,7 @@ fn every_refusal_is_reachable_and_has_its_code() {
             Refusal::SessionReadOnly { .. } => Code::SessionReadOnly,
             Refusal::RunNotFound { .. } => Code::RunNotFound,
             Refusal::RunInProgress { .. } => Code::RunInProgress,
+            Refusal::RestoreInProgress => Code::RestoreInProgress,
             Refusal::RunNotOpen { .. } => Code::RunNotOpen,
             Refusal::AgentAssigned => Code::AgentProfileConflict,
             Refusal::RunNotInterrupted { .. }

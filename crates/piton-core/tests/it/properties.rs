@@ -330,6 +330,9 @@ fn histories_reach_every_kind_that_decisions_write() {
         "workspace.snapshot_taken",
         "workspace.snapshot_late",
         "workspace.snapshot_failed",
+        "workspace.unchanged",
+        "workspace.restore_started",
+        "workspace.restore_failed",
         "workspace.restored",
     ];
     // Written by what runs a graph; `graph/tests.rs` folds them.

@@ -267,6 +267,7 @@ fn facts(row: &Row) -> Facts {
         worktree: None,
         queue: piton_core::state::QueueCounts::default(),
         graph: None,
+        restore: None,
         graph_on_server: false,
     }
 }

@@ -16,6 +16,7 @@ mod graphs;
 mod queue;
 mod removal;
 mod requests;
+mod restoring;
 mod rewind;
 mod runs;
 mod sessions;
@@ -256,7 +257,7 @@ impl Engine {
         });
         let graphs = Graphs::new(graph_store, Arc::clone(&handle.env().graphs));
         if let Some(snapshots) = snapshots.clone() {
-            snapshots.attach(handle.clone(), plans.clone());
+            snapshots.attach(handle.clone(), plans.clone(), executions.clone());
             tasks.spawn(async move { snapshots.settle_all().await });
         }
         let executions_of = executions.clone();

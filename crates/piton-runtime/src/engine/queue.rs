@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::requests::{Request, value};
+use super::snapshots::BeforeTurn;
 use super::{Caller, Engine, Fulfilled, Writer};
 use crate::error::{Error, Result};
 
@@ -156,7 +157,7 @@ impl Engine {
         else {
             return command;
         };
-        match snapshots.before_turn(session, state, false).await {
+        match snapshots.before_turn(session, state, BeforeTurn::InRequest).await {
             Some(start) => {
                 Command::AtTurnStart { start: Box::new(start), command: Box::new(command) }
             }
@@ -316,9 +317,12 @@ impl Engine {
     }
 }
 
-/// Whether a prompt would wait for the run that is open.
+/// Whether a prompt would wait for the run or the rewind that is open, or be refused because of it.
 fn will_queue(state: &State, if_busy: IfBusy) -> bool {
     let run = state.facts.run.as_ref().filter(|run| run.is_unfinished());
+    if state.facts.restore.is_some() {
+        return true;
+    }
     match if_busy {
         IfBusy::Queue => run.is_some(),
         IfBusy::Default => run.is_some_and(|run| run.is_open() && !run.is_waiting()),

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::path::PathBuf;
 
-use piton_core::decide::{Command, Removal};
+use piton_core::decide::{Command, Refusal, Removal};
 use piton_core::id::SessionId;
 use piton_core::redact::{RedactionPlan, Selector};
 use piton_core::worktree::Stage;
@@ -157,16 +157,25 @@ impl Engine {
             return Err(Error::Invalid(detail.to_owned()));
         }
         let plan = self.plan_redaction(session, what).await?;
+        if self.view().state(session).await?.facts.restore.is_some() {
+            // It needs the snapshots that go with a redaction.
+            return Err(Refusal::RestoreInProgress.into());
+        }
         let mut redacted = Redacted::default();
         for redact in redaction::commands(self.view(), session, &plan, reason).await? {
             let ack = self.write(session, Command::Redact(redact.clone())).await?;
             redacted.count(&redact, &ack);
         }
         // A snapshot is not masked: it may hold what was taken out.
-        if let (Writer::Running(running), true) = (&self.0.writer, redacted.taken_out > 0)
-            && let Some(snapshots) = &running.snapshots
-        {
-            snapshots.remove_all(session).await;
+        if redacted.taken_out > 0 {
+            match &self.0.writer {
+                Writer::Running(running) => {
+                    if let Some(snapshots) = &running.snapshots {
+                        snapshots.remove_all(session).await;
+                    }
+                }
+                Writer::Offline(writer) => writer.remove_snapshots(session),
+            }
         }
         if redacted.taken_out > 0 && !self.is_offline() {
             self.audit(caller, "sessions.redact", session.to_string()).await?;

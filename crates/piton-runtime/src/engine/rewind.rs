@@ -5,24 +5,29 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use piton_core::State;
-use piton_core::decide::{Command, Refusal, RestoredFiles, Rewind};
-use piton_core::event::Seq;
+use piton_core::decide::{Command, FilesToRestore, Refusal, StartRestore, TakenSnapshot, Verdict};
+use piton_core::event::{Event, LineageStarted, Seq};
 use piton_core::graph::CheckpointType;
 use piton_core::id::{CheckpointId, SessionId};
-use piton_core::resume::{self, Context, StartTrigger};
+use piton_core::resume::{self, Context, Strategy};
 use piton_core::turns::TurnEntry;
 use piton_workspace::snapshot::tree::{ChangeKind, ObjectId, Selection, Step, changes};
-use piton_workspace::snapshot::{self, Force, Repository, Snapshot};
+use piton_workspace::snapshot::{self, Repository, Snapshot};
 use serde::{Deserialize, Serialize};
 
-use super::requests::Request;
-use super::snapshots::{Held, Snapshots, also, described, named};
+use super::requests::{Request, value};
+use super::snapshots::{Held, Snapshots, also, described};
 use super::{Caller, Engine, Fulfilled};
 use crate::error::{Error, Result};
+use crate::supervisor::LaunchConfigs as _;
 
-/// How long a turn that is cancelled, or an agent that is ended, may take.
+/// How long a turn that is cancelled may take.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 const STOP_POLL: Duration = Duration::from_millis(20);
+/// So many records before a request's own there is what it began, if it began something.
+const RECORDS_BEFORE_REQUEST: u64 = 4;
+/// Records that are read at a time to find how a restore ended.
+const PAGE_RECORDS: usize = 64;
 /// Paths that an answer names.
 const PATHS_ANSWERED_MAX: usize = 10_000;
 
@@ -109,7 +114,7 @@ impl Engine {
         }
         let request = Request::new(caller, "sessions.rewind", session, &spec)?;
         let state = self.view().state(session).await?;
-        if let Some(replayed) = self.find_replay(session, &state.requests, &request).await? {
+        if let Some(replayed) = self.replayed_rewind(session, &state, &request).await? {
             return Ok(replayed);
         }
         let entry = checkpoint(&state, &spec)?.clone();
@@ -138,7 +143,7 @@ impl Engine {
         let arguments = serde_json::json!({"force": force, "dry_run": dry_run});
         let request = Request::new(caller, "sessions.undo", session, &arguments)?;
         let state = self.view().state(session).await?;
-        if let Some(replayed) = self.find_replay(session, &state.requests, &request).await? {
+        if let Some(replayed) = self.replayed_rewind(session, &state, &request).await? {
             return Ok(replayed);
         }
         let nothing =
@@ -188,6 +193,12 @@ impl Engine {
         Ok(found?.iter().map(|change| file_change(&change.path, change.kind)).collect())
     }
 
+    /// Waits until the agent has heard that its turn is cancelled, and has ended it.
+    async fn await_turn_end(&self, session: &SessionId) -> Result<State> {
+        // The agent may write files until it has heard of it.
+        self.settled(session, |state| state.pending.is_empty()).await
+    }
+
     fn snapshots(&self) -> Result<&Snapshots> {
         let off = || Error::Invalid("This server takes no snapshots".to_owned());
         self.running()?.snapshots.as_ref().ok_or_else(off)
@@ -203,9 +214,12 @@ impl Engine {
         cancel: bool,
     ) -> Result<Fulfilled<RewindReport>> {
         let snapshots = self.snapshots()?;
-        let mut state = self.view().state(session).await?;
+        let state = self.view().state(session).await?;
         if state.facts.closed.is_some() {
             return Err(Refusal::SessionClosed.into());
+        }
+        if state.facts.restore.is_some() {
+            return Err(Refusal::RestoreInProgress.into());
         }
         if let Some(run) = state.facts.run.as_ref().filter(|run| run.is_unfinished() && !dry_run) {
             if !cancel {
@@ -213,16 +227,16 @@ impl Engine {
             }
             let run_id = run.run_id.clone();
             self.cancel(caller, session, Some(run_id.clone())).await?;
-            // The agent may write files until it has heard of it.
-            self.settled(session, |state| state.pending.is_empty()).await?;
+            self.await_turn_end(session).await?;
             snapshots.after_turn(session, run_id).await?;
         }
         // What the last turn changed is the session's own.
-        state = self.settled(session, |_| !snapshots.is_turn_ending(session)).await?;
+        let state = self.settled(session, |_| !snapshots.is_turn_ending(session)).await?;
+        snapshots.save_ended_turn(session, &state).await?;
+        let state = self.view().state(session).await?;
         if let Some(plan) = &mut way.files {
             plan.last = state.turns.last_snapshot.as_deref().and_then(|id| id.parse().ok());
         }
-        // What would be refused is refused before the agent is ended.
         let held = snapshots.hold(session).await;
         let planned = match &way.files {
             Some(plan) => Some(look(snapshots, held, session, plan.clone()).await?),
@@ -233,7 +247,7 @@ impl Engine {
         if !foreign.is_empty() && !is_forced && !dry_run {
             return Err(Error::WorkspaceConflict { paths: foreign });
         }
-        let mut report = RewindReport {
+        let report = RewindReport {
             session_id: session.clone(),
             checkpoint_id: way.checkpoint_id.clone(),
             dry_run,
@@ -241,45 +255,135 @@ impl Engine {
                 changes: looked.changes.iter().take(PATHS_ANSWERED_MAX).cloned().collect(),
                 changes_total: looked.changes.len() as u64,
                 foreign: foreign.iter().take(PATHS_ANSWERED_MAX).cloned().collect(),
-                safety_snapshot: None,
+                safety_snapshot: Some(looked.safety.snapshot.clone()).filter(|_| !dry_run),
             }),
-            conversation: way.conversation.map(|_| Self::rewound_conversation(&state)),
+            conversation: match way.conversation {
+                Some(to) => Some(self.rewound_conversation(&state, &way, to)?),
+                None => None,
+            },
         };
         if dry_run {
             return Ok(Fulfilled::new(report));
         }
-        let was_running = way.conversation.is_some() && resume::is_running(&state.facts);
-        if was_running {
-            self.running()?.executions.stop_agent(session).await?;
-            self.settled(session, |state| !resume::is_running(&state.facts)).await?;
-        }
-        let files = match (&way.files, planned) {
-            (Some(plan), Some(looked)) => {
-                // The way back is in the log before the first file is touched.
-                let safety = Command::SafetySnapshot(looked.safety.clone());
-                self.write(session, safety).await?;
-                let restored = restore(snapshots, looked.held, session, plan).await?;
-                if let Some(files) = &mut report.files {
-                    files.safety_snapshot = Some(restored.safety_snapshot.clone());
-                }
-                Some(restored)
-            }
-            _ => None,
+        // From here on the log says what is to be done; it is done whether the caller waits or not.
+        let (held, files) = match (&way.files, planned) {
+            (Some(plan), Some(looked)) => (Some(looked.held), Some(plan.order(looked.safety))),
+            _ => (None, None),
         };
-        let rewind =
-            Rewind { checkpoint_id: way.checkpoint_id, files, conversation: way.conversation };
-        let done = self.execute(session, request, report, Command::Rewind(rewind)).await?;
-        if was_running {
-            let supervisors = self.running()?.handle.supervisors();
-            supervisors.ensure_running_later(session, StartTrigger::Manual);
+        let start = StartRestore {
+            checkpoint_id: way.checkpoint_id,
+            files,
+            conversation: way.conversation,
+            restarts_agent: way.conversation.is_some()
+                && (resume::is_running(&state.facts) || resume::is_starting(&state.facts)),
+        };
+        let kept = Some(value(&report)?);
+        let command = self.requested(request, kept, Command::StartRestore(start));
+        let ack = self.write(session, command).await?;
+        drop(held);
+        if let Verdict::Repeated { seq } = ack.verdict {
+            return self.replay_rewind(session, seq).await;
         }
-        Ok(done)
+        self.await_restore(session, ack.last_seq).await?;
+        Ok(Fulfilled::new(report))
+    }
+
+    async fn replayed_rewind(
+        &self,
+        session: &SessionId,
+        state: &State,
+        request: &Request<'_>,
+    ) -> Result<Option<Fulfilled<RewindReport>>> {
+        let kept_for = self.request_kept_for();
+        match state.requests.find(&request.logged(None), self.0.clock.now(), kept_for)? {
+            Some(seq) => self.replay_rewind(session, seq).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// What the first of several equal requests was answered, or is answered when it has ended.
+    async fn replay_rewind(
+        &self,
+        session: &SessionId,
+        seq: Seq,
+    ) -> Result<Fulfilled<RewindReport>> {
+        let replayed = self.replay(session, seq).await?;
+        self.await_restore(session, seq).await?;
+        Ok(replayed)
+    }
+
+    /// Waits for the end of the restore that a batch began, whose last record is known. One that failed
+    /// is an error.
+    async fn await_restore(&self, session: &SessionId, batch_end: Seq) -> Result<()> {
+        let view = self.view();
+        let after = batch_end.saturating_sub(RECORDS_BEFORE_REQUEST);
+        let limit = usize::try_from(batch_end - after).unwrap_or(usize::MAX);
+        let began = view.records(session, after, limit).await?;
+        let starts = |record: &&piton_core::Record| {
+            matches!(record.event(), Ok(Event::WorkspaceRestoreStarted(_)))
+        };
+        let Some(started) = began.iter().rfind(starts).map(|record| record.seq) else {
+            return Ok(());
+        };
+        let mut tail = view.tail(session, started);
+        loop {
+            let state = view.state(session).await?;
+            if state.facts.restore.is_none_or(|restore| restore.seq != started) {
+                break;
+            }
+            tail.seek(state.last_seq);
+            tail.next().await?;
+        }
+        let mut after = started;
+        loop {
+            let records = view.records(session, after, PAGE_RECORDS).await?;
+            let Some(last) = records.last() else { return Ok(()) };
+            after = last.seq;
+            for record in &records {
+                match record.event() {
+                    Ok(Event::WorkspaceRestored(e)) if e.restore_seq == Some(started) => {
+                        return Ok(());
+                    }
+                    Ok(Event::LineageStarted(_)) => return Ok(()),
+                    Ok(Event::WorkspaceRestoreFailed(e)) if e.restore_seq == started => {
+                        let text = record.content_field("message");
+                        let message = text.as_ref().and_then(serde_json::Value::as_str);
+                        let code = e.code.as_ref().and_then(piton_core::AnyCode::known);
+                        return Err(Error::RestoreFailed {
+                            code: code.unwrap_or(piton_core::Code::WorkspaceUnusable),
+                            message: message.unwrap_or("The log does not say why").to_owned(),
+                        });
+                    }
+                    _ => {}
+                }
+            }
+        }
     }
 
     /// What the conversation is after the next record that starts a lineage.
-    fn rewound_conversation(state: &State) -> RewoundConversation {
-        let context = if state.has_history() { Context::Injected } else { Context::None };
-        RewoundConversation { lineage: state.turns.lineages.next(), context }
+    fn rewound_conversation(
+        &self,
+        state: &State,
+        way: &Way,
+        (from_lineage, from_seq): (u32, Seq),
+    ) -> Result<RewoundConversation> {
+        let lineage = state.turns.lineages.next();
+        let event = LineageStarted {
+            lineage,
+            from_lineage,
+            from_seq,
+            from_checkpoint_id: way.checkpoint_id.clone(),
+        };
+        let mut after = state.clone();
+        after.apply(state.last_seq + 1, self.0.clock.now(), &event.into());
+        let abilities = self.running()?.plans.abilities(&after);
+        let strategy = resume::strategy(&after.facts, abilities);
+        let context = match resume::expected_context(&after, strategy, abilities.history).0 {
+            // That it is given nothing is said when it is started.
+            Context::Lost if strategy != Strategy::None => Context::Injected,
+            context => context,
+        };
+        Ok(RewoundConversation { lineage, context })
     }
 
     /// The session's state as soon as it is so.
@@ -305,11 +409,23 @@ struct Way {
     conversation: Option<(u32, Seq)>,
 }
 
+impl FilesPlan {
+    fn order(&self, safety: TakenSnapshot) -> FilesToRestore {
+        let text = |path: &Vec<u8>| String::from_utf8_lossy(path).into_owned();
+        FilesToRestore {
+            snapshot: self.target.to_string(),
+            safety,
+            paths: self.selection.paths.iter().map(text).collect(),
+            forced: self.force,
+        }
+    }
+}
+
 /// What a restore would do.
 #[derive(Debug)]
 struct Looked {
     held: Held,
-    safety: piton_core::decide::TakenSnapshot,
+    safety: TakenSnapshot,
     changes: Vec<FileChange>,
     foreign: Vec<String>,
 }
@@ -367,8 +483,11 @@ fn files_plan(
     let target = snapshot_of(state, entry)?;
     let id = |text: &Option<String>| text.as_ref().and_then(|text| text.parse().ok());
     let later = state.turns.checkpoints.iter().filter(|later| later.seq > entry.seq);
-    let gaps = later
+    let between = later
         .filter_map(|later| Some((id(&later.turn.since_snapshot)?, id(&later.turn.snapshot)?)));
+    let spans = state.turns.foreign_spans.iter().filter(|span| span.seq > entry.seq);
+    let spans = spans.filter_map(|span| Some((span.before.parse().ok()?, id(&span.after)?)));
+    let gaps = between.chain(spans);
     let paths = spec.paths.iter().map(|path| relative(&workspace, path));
     Ok(FilesPlan {
         target,
@@ -473,37 +592,6 @@ async fn look(
     let (held, looked) = snapshots.with_repository(held, session, &workspace, work).await;
     let (safety, changes, foreign) = looked?;
     Ok(Looked { held, safety, changes, foreign })
-}
-
-async fn restore(
-    snapshots: &Snapshots,
-    held: Held,
-    session: &SessionId,
-    plan: &FilesPlan,
-) -> Result<RestoredFiles> {
-    let plan = plan.clone();
-    let workspace = plan.workspace.clone();
-    let work = move |repository: &mut Repository, workspace: &Path| {
-        let last = load_last(repository, &plan)?;
-        let between = foreign_paths(repository, &plan)?;
-        let force = if plan.force { Force::Overwrite } else { Force::Refuse };
-        let is_foreign =
-            |path: &[u8], now: &Snapshot| is_foreign(path, now, &between, last.as_ref());
-        let restored =
-            repository.restore(workspace, plan.target, &plan.selection, force, is_foreign)?;
-        let after = repository.take(workspace, &also())?;
-        Ok(RestoredFiles {
-            snapshot: restored.target.to_string(),
-            safety_snapshot: restored.safety.to_string(),
-            snapshot_after: after.id.to_string(),
-            kept_snapshot: None,
-            paths: named(restored.paths.iter().map(Vec::as_slice)),
-            paths_count: restored.paths.len() as u64,
-            forced: plan.force,
-            recovered: false,
-        })
-    };
-    snapshots.with_repository(held, session, &workspace, work).await.1
 }
 
 fn file_change(path: &[u8], kind: ChangeKind) -> FileChange {

@@ -5,7 +5,7 @@
 //! All work on one session's repository is done under one lock, in a blocking thread. Who stops
 //! waiting does not stop the work.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,6 +23,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::start_plan::StartPlans;
 use crate::error::{Error, Result};
+use crate::executions::Executions;
 use crate::service::Handle;
 use crate::settings::SnapshotSettings;
 use crate::world::TurnSnapshots;
@@ -33,6 +34,8 @@ const LOCAL_RUNTIME: &str = "standalone";
 pub(super) const PATHS_NAMED_MAX: usize = 100;
 /// After a snapshot that was too large no other one is tried for so long.
 const RETRY_AFTER: Duration = Duration::from_mins(10);
+/// Snapshots that were taken last and are not pruned: the log may not name them yet.
+const RECENT_KEPT: usize = 32;
 /// A smaller repository is not packed again.
 const PRUNE_BYTES_MIN: u64 = 16 * 1024 * 1024;
 
@@ -44,19 +47,35 @@ pub(super) struct Snapshots(Arc<Inner>);
 struct Inner {
     root: PathBuf,
     store: Arc<dyn Store>,
-    attached: OnceLock<(Handle, StartPlans)>,
+    attached: OnceLock<Attached>,
+    /// What was to be done before that.
+    early: Mutex<Early>,
     slots: Mutex<BTreeMap<SessionId, Arc<Slot>>>,
+}
+
+/// Where workspaces are found, and how the log is written to.
+#[derive(Debug)]
+pub(super) struct Attached {
+    pub(super) handle: Handle,
+    plans: StartPlans,
+    pub(super) executions: Executions,
+}
+
+#[derive(Debug, Default)]
+struct Early {
+    restores: BTreeSet<SessionId>,
+    ended: Vec<(SessionId, RunId)>,
 }
 
 /// What is known of a session's snapshots while the process lives.
 #[derive(Debug, Default)]
-struct Slot {
+pub(super) struct Slot {
     lock: Arc<tokio::sync::Mutex<()>>,
     known: Mutex<Known>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+pub(super) struct Known {
     /// The files at the end of this run, changed or not.
     after: Option<(RunId, String)>,
     /// Snapshots after turns that are under way.
@@ -65,10 +84,16 @@ struct Known {
     too_large: Option<Instant>,
     /// How large the repository was when it was last pruned.
     pruned_bytes: u64,
+    /// The snapshots that were taken last.
+    recent: VecDeque<ObjectId>,
+    /// A restore is carried out.
+    pub(super) restoring: bool,
+    /// It was asked for again meanwhile.
+    pub(super) restore_again: bool,
 }
 
 impl Slot {
-    fn known(&self) -> MutexGuard<'_, Known> {
+    pub(super) fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -79,26 +104,46 @@ pub(super) type Held = OwnedMutexGuard<()>;
 impl Snapshots {
     pub(super) fn new(root: PathBuf, store: Arc<dyn Store>) -> Self {
         let slots = Mutex::default();
-        Self(Arc::new(Inner { root, store, attached: OnceLock::new(), slots }))
+        let (attached, early) = (OnceLock::new(), Mutex::default());
+        Self(Arc::new(Inner { root, store, attached, early, slots }))
     }
 
     /// From now on workspaces are found, and the log is written to.
-    pub(super) fn attach(&self, handle: Handle, plans: StartPlans) {
+    pub(super) fn attach(&self, handle: Handle, plans: StartPlans, executions: Executions) {
         // Attached once, by the engine that starts.
-        let _ = self.0.attached.set((handle, plans));
+        let mut early = self.0.early.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = self.0.attached.set(Attached { handle, plans, executions });
+        let Early { restores, ended } = std::mem::take(&mut *early);
+        drop(early);
+        restores.iter().for_each(|session| self.restore_later(session));
+        ended.iter().for_each(|(session, run_id)| self.turn_ended(session, run_id));
     }
 
-    fn slot(&self, session: &SessionId) -> Arc<Slot> {
+    pub(super) fn attached(&self) -> Option<&Attached> {
+        self.0.attached.get()
+    }
+
+    /// Whether it is attached; if not, `what` is noted for then.
+    fn attached_or(&self, what: impl FnOnce(&mut Early)) -> bool {
+        let mut early = self.0.early.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_attached = self.0.attached.get().is_some();
+        if !is_attached {
+            what(&mut early);
+        }
+        is_attached
+    }
+
+    pub(super) fn slot(&self, session: &SessionId) -> Arc<Slot> {
         let mut slots = self.0.slots.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(slots.entry(session.clone()).or_default())
     }
 
     fn settings(&self) -> SnapshotSettings {
         let attached = self.0.attached.get();
-        attached.map_or_else(SnapshotSettings::default, |(handle, _)| handle.settings().snapshots)
+        attached.map_or_else(SnapshotSettings::default, |on| on.handle.settings().snapshots)
     }
 
-    fn folder(&self, session: &SessionId) -> PathBuf {
+    pub(super) fn folder(&self, session: &SessionId) -> PathBuf {
         self.0.root.join(session.as_str())
     }
 
@@ -106,7 +151,8 @@ impl Snapshots {
         Arc::clone(&self.slot(session).lock).lock_owned().await
     }
 
-    /// Works on a session's repository. A restore that was cut off is finished first.
+    /// Works on a session's repository. Not while a restore is open: the files are neither what they
+    /// were nor what they will be.
     pub(super) async fn with_repository<T: Send + 'static>(
         &self,
         held: Held,
@@ -114,22 +160,43 @@ impl Snapshots {
         workspace: &Path,
         work: impl FnOnce(&mut Repository, &Path) -> Result<T, snapshot::Error> + Send + 'static,
     ) -> (Held, Result<T>) {
+        let mut is_recorded = false;
+        if let (true, Some(on)) = (Repository::has_journal(&self.folder(session)), self.attached())
+        {
+            match on.handle.state(session).await {
+                Ok(state) => is_recorded = state.facts.restore.is_none(),
+                Err(error) => return (held, Err(error)),
+            }
+        }
+        let workspace = workspace.to_owned();
+        let work = move |repository: &mut Repository| {
+            if is_recorded && repository.is_applied()? {
+                // A crash came between the record and this.
+                repository.settle()?;
+            }
+            if Repository::has_journal(repository.folder()) {
+                return Err(snapshot::Error::RestoreOpen);
+            }
+            work(repository, &workspace)
+        };
+        self.with_open(held, session, work).await
+    }
+
+    /// The same, whatever the log says of a restore.
+    pub(super) async fn with_open<T: Send + 'static>(
+        &self,
+        held: Held,
+        session: &SessionId,
+        work: impl FnOnce(&mut Repository) -> Result<T, snapshot::Error> + Send + 'static,
+    ) -> (Held, Result<T>) {
         let key = match self.key(session).await {
             Ok(key) => key,
             Err(error) => return (held, Err(error)),
         };
         let (folder, limits) = (self.folder(session), self.settings().limits());
-        let workspace = workspace.to_owned();
         let begun = tokio::task::spawn_blocking(move || {
-            let done = || {
-                let mut repository = Repository::open(&folder, Some(key), limits)?;
-                let recovered = repository.recover(&workspace)?;
-                if let Some(recovered) = recovered {
-                    tracing::warn!(files = recovered.paths.len(), "a cut-off restore was finished");
-                }
-                work(&mut repository, &workspace)
-            };
-            let done = done();
+            let done = Repository::open(&folder, Some(key), limits)
+                .and_then(|mut repository| work(&mut repository));
             (held, done)
         });
         match begun.await {
@@ -148,7 +215,7 @@ impl Snapshots {
     /// The folder of a session whose files can be saved: on this machine, and not one that has the
     /// snapshots in it.
     pub(super) fn workspace(&self, session: &SessionId, state: &State) -> Option<PathBuf> {
-        let (_, plans) = self.0.attached.get()?;
+        let plans = &self.0.attached.get()?.plans;
         let runtime = state.facts.executor.as_ref().map(|executor| executor.runtime.as_str());
         if state.facts.graph.is_some() || runtime.is_some_and(|runtime| runtime != LOCAL_RUNTIME) {
             return None;
@@ -166,6 +233,14 @@ impl Snapshots {
             |repository: &mut Repository, workspace: &Path| repository.take(workspace, &also());
         let (_held, taken) = self.with_repository(held, session, workspace, take).await;
         let taken = taken?;
+        {
+            let slot = self.slot(session);
+            let mut known = slot.known();
+            known.recent.retain(|id| *id != taken.id);
+            known.recent.push_back(taken.id);
+            let over = known.recent.len().saturating_sub(RECENT_KEPT);
+            known.recent.drain(..over);
+        }
         Ok(described(&taken))
     }
 
@@ -197,9 +272,9 @@ impl Snapshots {
         &self,
         session: &SessionId,
         state: &State,
-        is_queued: bool,
+        at: BeforeTurn,
     ) -> Option<TurnStart> {
-        let (handle, _) = self.0.attached.get()?;
+        let handle = &self.0.attached.get()?.handle;
         if state.facts.graph.is_some() || state.facts.closed.is_some() || state.info.is_none() {
             return None;
         }
@@ -207,7 +282,13 @@ impl Snapshots {
         let (this, session, of) = (self.clone(), session.clone(), state.clone());
         // In a task of its own, so that the snapshot is finished when the prompt goes ahead.
         let of_session = session.clone();
-        let taking = tokio::spawn(async move { this.try_take(&of_session, &of).await });
+        let is_queued = at == BeforeTurn::InItsWriter;
+        let taking = tokio::spawn(async move {
+            if !is_queued && let Err(error) = this.save_ended_turn(&of_session, &of).await {
+                tracing::debug!(code = %error.code(), "no snapshot after the turn");
+            }
+            this.try_take(&of_session, &of).await
+        });
         let timeout = self.settings().timeout;
         let snapshot = match tokio::time::timeout(timeout, taking).await {
             Ok(taken) => taken.unwrap_or(SnapshotResult::Off),
@@ -218,9 +299,10 @@ impl Snapshots {
         let run = state.facts.run.as_ref().map(|run| &run.run_id);
         let after = self.slot(&session).known().after.clone();
         let after = after.filter(|(of, _)| Some(of) == run).map(|(_, snapshot)| snapshot);
-        // A queued prompt follows at once: what changed was changed by the turn before.
-        let since_snapshot = if is_queued { None } else { after }
-            .or_else(|| state.turns.last_snapshot.clone().filter(|_| !is_queued));
+        // Until the end of the last turn is known, what changed may be its own.
+        let is_saved = run.is_none() || state.turns.saved_run.as_ref() == run;
+        let last = state.turns.last_snapshot.clone().filter(|_| is_saved);
+        let since_snapshot = after.or(last);
         Some(TurnStart { checkpoint_id, snapshot, since_snapshot })
     }
 
@@ -228,15 +310,15 @@ impl Snapshots {
     fn prepare_later(&self, session: &SessionId) {
         let (this, session) = (self.clone(), session.clone());
         tokio::spawn(async move {
-            let Some((handle, _)) = this.0.attached.get() else { return };
-            let Ok(state) = handle.state(&session).await else { return };
+            let Some(on) = this.0.attached.get() else { return };
+            let Ok(state) = on.handle.state(&session).await else { return };
             this.try_take(&session, &state).await;
         });
     }
 
     /// Saves what a turn came to.
     pub(super) async fn after_turn(&self, session: &SessionId, run_id: RunId) -> Result<()> {
-        let Some((handle, _)) = self.0.attached.get() else { return Ok(()) };
+        let Some(Attached { handle, .. }) = self.attached() else { return Ok(()) };
         let state = handle.state(session).await?;
         let run = state.facts.run.as_ref().filter(|run| run.run_id == run_id);
         if run.is_none_or(piton_core::state::Run::is_unfinished) {
@@ -251,10 +333,29 @@ impl Snapshots {
         };
         self.slot(session).known().after = Some((run_id.clone(), taken.snapshot.clone()));
         if state.turns.last_snapshot.as_ref() == Some(&taken.snapshot) {
-            return Ok(());
+            let checkpoint_id = handle.ids().checkpoint()?;
+            let end = TurnEnd { run_id, checkpoint_id, snapshot };
+            // Lost, it is looked at once more.
+            return handle.execute_buffered(session, Command::TurnEnded(end)).await.map(drop);
         }
         self.record_end(handle, session, run_id, snapshot).await?;
         self.prune(handle, session).await
+    }
+
+    /// Saves what the last turn came to, if neither the log nor this process says that it was. A
+    /// process that ended right after the turn did not.
+    pub(super) async fn save_ended_turn(&self, session: &SessionId, state: &State) -> Result<()> {
+        let run = state.facts.run.as_ref().filter(|run| !run.is_unfinished());
+        let Some(run_id) = run.map(|run| run.run_id.clone()) else { return Ok(()) };
+        let is_known = {
+            let slot = self.slot(session);
+            let known = slot.known();
+            known.ending > 0 || known.after.as_ref().is_some_and(|(of, _)| *of == run_id)
+        };
+        if is_known || state.turns.is_empty() || state.turns.saved_run.as_ref() == Some(&run_id) {
+            return Ok(());
+        }
+        self.after_turn(session, run_id).await
     }
 
     /// Whether a turn has ended and its files are not saved yet.
@@ -277,12 +378,19 @@ impl Snapshots {
     /// Removes what no checkpoint needs, when the repository has grown to twice its size.
     async fn prune(&self, handle: &Handle, session: &SessionId) -> Result<()> {
         let slot = self.slot(session);
+        // Held first: what is taken meanwhile, and is not in the log yet, must not be pruned.
+        let held = self.hold(session).await;
         let state = handle.state(session).await?;
         let Some(workspace) = self.workspace(session, &state) else { return Ok(()) };
-        let keep: Vec<ObjectId> =
-            state.turns.needed_snapshots().filter_map(|id| id.parse().ok()).collect();
-        let before = slot.known().pruned_bytes;
-        let held = self.hold(session).await;
+        let restore = state.facts.restore.iter();
+        let restore = restore.flat_map(|open| [&open.snapshot, &open.safety_snapshot]).flatten();
+        let needed = state.turns.needed_snapshots().chain(restore.map(String::as_str));
+        let mut keep: Vec<ObjectId> = needed.filter_map(|id| id.parse().ok()).collect();
+        let before = {
+            let known = slot.known();
+            keep.extend(&known.recent);
+            known.pruned_bytes
+        };
         let prune = move |repository: &mut Repository, _: &Path| {
             if repository.bytes() < PRUNE_BYTES_MIN.max(before.saturating_mul(2)) {
                 return Ok(None);
@@ -325,6 +433,7 @@ impl Snapshots {
             match self.0.store.head(&session).await {
                 Ok(None) => self.remove_all(&session).await,
                 Ok(Some(_)) if Repository::has_journal(&folder) => {
+                    self.restore_later(&session);
                     if let Err(error) = self.recover(&session).await {
                         tracing::error!(%session, code = %error.code(), %error, "a restore was cut off and cannot be finished yet");
                     }
@@ -334,26 +443,27 @@ impl Snapshots {
         }
     }
 
-    /// Finishes a restore that was cut off, and says so in the log.
+    /// Finishes a restore that was cut off and that the log does not know of: an older program did not
+    /// say what it was about to do.
     pub(super) async fn recover(&self, session: &SessionId) -> Result<()> {
-        if !Repository::has_journal(&self.folder(session)) {
+        let Some(Attached { handle, .. }) = self.attached() else { return Ok(()) };
+        let state = handle.state(session).await?;
+        if state.facts.restore.is_some() {
             return Ok(());
         }
-        let Some((handle, _)) = self.0.attached.get() else { return Ok(()) };
-        let state = handle.state(session).await?;
         let Some(workspace) = self.workspace(session, &state) else { return Ok(()) };
         let held = self.hold(session).await;
-        let (key, folder) = (self.key(session).await?, self.folder(session));
-        let limits = self.settings().limits();
-        let recovering = tokio::task::spawn_blocking(move || {
-            let mut repository = Repository::open(&folder, Some(key), limits)?;
-            let recovered = repository.recover(&workspace)?;
+        let recover = move |repository: &mut Repository| {
+            if repository.is_applied()? {
+                // The log says so already.
+                return repository.settle().map(|()| None);
+            }
+            let Some(recovered) = repository.recover(&workspace)? else { return Ok(None) };
             let after = repository.take(&workspace, &also())?;
-            Ok::<_, snapshot::Error>(recovered.map(|recovered| (recovered, after.id)))
-        });
-        let recovered = recovering.await.map_err(|_| Error::ShuttingDown)?;
-        drop(held);
-        let Some((recovered, after)) = recovered.map_err(Error::from)? else { return Ok(()) };
+            Ok(Some((recovered, after.id)))
+        };
+        let (held, recovered) = self.with_open(held, session, recover).await;
+        let Some((recovered, after)) = recovered? else { return Ok(()) };
         let target = recovered.target.to_string();
         let of_target = state.turns.checkpoints.iter().rev();
         let checkpoint =
@@ -373,9 +483,20 @@ impl Snapshots {
             forced: false,
             recovered: true,
         };
-        let rewind = Rewind { checkpoint_id, files: Some(files), conversation: None };
-        handle.execute(session, Command::Rewind(rewind)).await.map(drop)
+        let (restore_seq, files) = (None, Some(files));
+        let rewind = Rewind { restore_seq, checkpoint_id, files, conversation: None };
+        handle.execute(session, Command::Rewind(rewind)).await?;
+        self.with_open(held, session, |repository| repository.settle()).await.1
     }
+}
+
+/// Who is about to begin a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BeforeTurn {
+    /// A request: the log can be written to.
+    InRequest,
+    /// The session's writer, which waits.
+    InItsWriter,
 }
 
 impl TurnSnapshots for Snapshots {
@@ -385,15 +506,24 @@ impl TurnSnapshots for Snapshots {
         state: &State,
     ) -> BoxFuture<Option<TurnStart>> {
         let (this, session, state) = (self.clone(), session.clone(), state.clone());
-        Box::pin(async move { this.before_turn(&session, &state, true).await })
+        Box::pin(async move { this.before_turn(&session, &state, BeforeTurn::InItsWriter).await })
     }
 
     fn agent_started(&self, session: &SessionId) {
         self.prepare_later(session);
     }
 
+    fn restore_open(&self, session: &SessionId) {
+        let note = |early: &mut Early| {
+            early.restores.insert(session.clone());
+        };
+        if self.attached_or(note) {
+            self.restore_later(session);
+        }
+    }
+
     fn turn_ended(&self, session: &SessionId, run_id: &RunId) {
-        if self.0.attached.get().is_none() {
+        if !self.attached_or(|early| early.ended.push((session.clone(), run_id.clone()))) {
             return;
         }
         self.slot(session).known().ending += 1;

@@ -17,9 +17,9 @@ use futures_util::stream::FuturesOrdered;
 use piton_core::decide::{self, AnswerByToken, Command, Context, Decision, Probe, Redact, Verdict};
 use piton_core::event::{Event, SessionLeased};
 use piton_core::fold::Change;
-use piton_core::id::SessionId;
+use piton_core::id::{RunId, SessionId};
 use piton_core::planted::{self, Bug};
-use piton_core::state::{Executor, PROJECTOR_VERSION};
+use piton_core::state::{Executor, PROJECTOR_VERSION, Phase};
 use piton_core::{NewRecord, Seq, State, supervise};
 use piton_store::{Appended, BoxFuture, Durability, Masked, Position, Snapshot};
 use tokio::sync::{mpsc, oneshot};
@@ -281,6 +281,10 @@ impl Session {
         }
         let decided = match command {
             Command::AnswerByToken(answer) => self.answer(answer).await,
+            command if self.continues_run(&command) => {
+                let command = self.with_turn_start(command).await;
+                self.decide(command)
+            }
             Command::Say { message_id, offset, text } => {
                 return self.say(message_id, offset, text, durability, reply);
             }
@@ -367,7 +371,42 @@ impl Session {
                 return Err(self.outdated(entry.minted_seq));
             }
         }
-        self.decide(Command::AnswerByToken(answer))
+        let command = Command::AnswerByToken(answer);
+        let command = self.with_turn_start(command).await;
+        self.decide(command)
+    }
+
+    /// Whether a command continues a run that was interrupted.
+    fn continues_run(&self, command: &Command) -> bool {
+        match command {
+            Command::Requested { command, .. } => self.continues_run(command),
+            Command::Resume { run_id } => self.is_interrupted(run_id),
+            Command::AnswerByToken(answer) => {
+                let token = self.state.tokens.get(&answer.token.id);
+                token.is_some_and(|token| token.wait_id.is_none())
+            }
+            _ => false,
+        }
+    }
+
+    fn is_interrupted(&self, run_id: &RunId) -> bool {
+        let run = self.state.facts.run.as_ref().filter(|run| run.run_id == *run_id);
+        run.is_some_and(|run| matches!(run.phase, Phase::Interrupted { .. }))
+    }
+
+    /// With what the files are before the run continues: what changed since it was interrupted was
+    /// changed by others.
+    async fn with_turn_start(&mut self, command: Command) -> Command {
+        if !self.continues_run(&command) {
+            return command;
+        }
+        match self.env.turns.before_queued_turn(&self.id, &self.state).await {
+            Some(start) => {
+                let (start, command) = (Box::new(start), Box::new(command));
+                Command::AtTurnStart { start, command }
+            }
+            None => command,
+        }
     }
 
     /// What is on its way to the disk may take out the same contents: it is waited for.
@@ -484,6 +523,9 @@ impl Session {
             }
             if !done.happened.is_empty() {
                 self.env.tally.add(done.happened);
+            }
+            if self.state.facts.restore.is_some() {
+                self.env.turns.restore_open(&self.id);
             }
             self.env.deadlines.note(self.state.facts.deadline_at());
             if let Some(cause) = done.wakes {

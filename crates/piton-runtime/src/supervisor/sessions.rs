@@ -102,6 +102,9 @@ impl Supervisors {
             _ if executor.is_none() => interrupt_orphan(handle, &session, &facts).await,
             _ => self.settle_one(&session, cause).await,
         };
+        if facts.restore.is_some() && matches!(outcome, Outcome::Settled | Outcome::Unchanged) {
+            handle.env().turns.restore_open(&session);
+        }
         if facts.has_due_prompt() && matches!(outcome, Outcome::Settled | Outcome::Unchanged) {
             return deliver_due(handle, session, outcome).await;
         }

@@ -149,6 +149,11 @@ impl Starter {
                 state = handle.state(session).await?;
                 continue;
             }
+            if plan == Plan::Skip(SkipReason::Restoring) {
+                wait_until(handle, session, |state| state.facts.restore.is_none()).await?;
+                state = handle.state(session).await?;
+                continue;
+            }
             if let Plan::Start(StartPlan { agent_session_id: Some(_), .. }) = &plan {
                 conversation = self.conversation(&state).await?;
                 let now = handle.view().now();
@@ -174,7 +179,7 @@ impl Starter {
             }
             Plan::Skip(SkipReason::Unproven) => return Err(self.failure(&state).await.into()),
             // The end of an agent was waited for.
-            Plan::Skip(SkipReason::NotNow | SkipReason::Ending) => {}
+            Plan::Skip(SkipReason::NotNow | SkipReason::Ending | SkipReason::Restoring) => {}
             Plan::Start(opening) => {
                 self.start_agent(&state, opening, conversation, trigger).await?;
             }

@@ -12,15 +12,19 @@
 //! exact. They are encrypted where the store is. Nested repositories and submodules are left alone
 //! and named.
 
+mod apply;
 mod codec;
+mod ignored;
 mod objects;
 mod restore;
 mod scan;
+mod tracked;
 pub mod tree;
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Write as _};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path as FsPath, PathBuf};
 use std::time::{Duration, Instant};
@@ -37,6 +41,8 @@ use tree::{FolderEntry, ObjectId, Path, Tree, decode_folder};
 const SNAPSHOT_VERSION: u8 = 1;
 /// How long another owner is waited for.
 const LOCK_TIME_MAX: Duration = Duration::from_secs(1);
+/// How long another session's restore of the same workspace is waited for.
+const WORKSPACE_LOCK_TIME_MAX: Duration = Duration::from_mins(1);
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(5);
 
 /// Why a snapshot or a restore did not happen. The workspace is as it was unless a variant says
@@ -53,6 +59,11 @@ pub enum Error {
     ObjectDamaged { id: ObjectId },
     #[error("Another process uses the snapshots of this session")]
     InUse,
+    #[error("Another session restores files of this workspace, or looks at them")]
+    WorkspaceInUse,
+    /// The log has to say what became of it first.
+    #[error("A restore of this session's files has not ended")]
+    RestoreOpen,
     #[error("{} files changed that this session did not change", paths.len())]
     ForeignChanges { paths: Vec<Path> },
     #[error("{} files cannot be saved first, and would be lost", paths.len())]
@@ -142,25 +153,46 @@ pub struct Repository {
 
 impl Repository {
     pub fn open(folder: &FsPath, key: Option<SnapshotKey>, limits: Limits) -> Result<Self, Error> {
+        let is_new = !folder.exists();
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        let made = made.and_then(|()| match folder.parent().filter(|_| is_new) {
+            Some(above) => File::open(above)?.sync_all(),
+            None => Ok(()),
+        });
         made.map_err(|source| Error::io(folder, source))?;
-        let lock = lock(&folder.join("lock"))?;
+        let lock = lock(&folder.join("lock"), Share::Alone, LOCK_TIME_MAX)?;
         let mut objects = Objects::open(folder, key.clone())?;
         objects.repair()?;
         Ok(Self { folder: folder.to_owned(), objects, limits, key, cache: None, _lock: lock })
+    }
+
+    pub fn folder(&self) -> &FsPath {
+        &self.folder
     }
 
     fn cache_path(&self) -> PathBuf {
         self.folder.join("stats")
     }
 
-    fn last_path(&self) -> PathBuf {
-        self.folder.join("last")
+    /// Held while files of a workspace are restored, alone, or while they are looked at. Sessions may
+    /// share a workspace; none sees what another one has restored by half.
+    fn lock_workspace(&self, workspace: &FsPath, share: Share) -> Result<File, Error> {
+        let path = workspace.canonicalize().map_err(|error| Error::io(workspace, error))?;
+        let folder = self.folder.parent().unwrap_or(&self.folder).join("locks");
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.map_err(|source| Error::io(&folder, source))?;
+        let name = blake3::hash(path.as_os_str().as_bytes()).to_hex();
+        let locked = lock(&folder.join(name.as_str()), share, WORKSPACE_LOCK_TIME_MAX);
+        locked.map_err(|error| match error {
+            Error::InUse => Error::WorkspaceInUse,
+            error => error,
+        })
     }
 
-    /// Takes a snapshot. `also` are paths that are taken though ignore rules leave them out: files
-    /// that git tracks all the same, and files that a restore would overwrite.
+    /// Takes a snapshot. `also` are paths that are taken though ignore rules leave them out, beside
+    /// the files that git tracks.
     pub fn take(&mut self, workspace: &FsPath, also: &BTreeSet<Path>) -> Result<Taken, Error> {
+        let _shared = self.lock_workspace(workspace, Share::WithOthers)?;
         self.take_with_tree(workspace, also).map(|(taken, _)| taken)
     }
 
@@ -171,14 +203,14 @@ impl Repository {
     ) -> Result<(Taken, Tree), Error> {
         let cache = self.cache.take();
         let mut cache = cache.unwrap_or_else(|| Cache::load(&self.cache_path()));
-        let last = fs::read_to_string(self.last_path()).ok();
-        let last = last.and_then(|text| text.trim().parse().ok());
+        let last = cache.last;
+        let tracked = tracked::tracked(workspace);
         let scan = Scan::new(workspace, self.limits, &mut self.objects, &mut cache);
-        let found = scan.run(also)?;
+        let found = scan.run([&*tracked, also])?;
         let files = found.tree.nodes.len();
         if let Some(id) = last.filter(|id| found.unchanged && self.objects.contains(*id)) {
             if found.was_read {
-                self.save_cache(&cache, id);
+                self.save_cache(&cache);
             }
             self.cache = Some(cache);
             let taken = Taken { id, unchanged: true, files, skipped: found.skipped };
@@ -187,21 +219,16 @@ impl Repository {
         let root = scan::store_tree(&found.tree, &mut self.objects)?;
         let id = self.objects.put(&encode_snapshot(root, &found.skipped))?;
         self.objects.flush()?;
-        self.save_cache(&cache, id);
+        cache.last = Some(id);
+        self.save_cache(&cache);
         self.cache = Some(cache);
         let taken = Taken { id, unchanged: last == Some(id), files, skipped: found.skipped };
         Ok((taken, found.tree))
     }
 
     /// Only after what the cache speaks of is on the disk.
-    fn save_cache(&self, cache: &Cache, last: ObjectId) {
-        let saved = cache.save(&self.cache_path());
-        let saved = saved.and_then(|()| {
-            let mut options = File::options();
-            let options = options.write(true).create(true).truncate(true).mode(0o600);
-            options.open(self.last_path())?.write_all(last.to_string().as_bytes())
-        });
-        if let Err(error) = saved {
+    fn save_cache(&self, cache: &Cache) {
+        if let Err(error) = cache.save(&self.cache_path()) {
             tracing::debug!(%error, "The next snapshot reads every file");
         }
     }
@@ -311,16 +338,28 @@ impl Repository {
     }
 }
 
-fn lock(path: &FsPath) -> Result<File, Error> {
+/// Whether a lock is held alone, or with others that hold it so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Share {
+    Alone,
+    WithOthers,
+}
+
+fn lock(path: &FsPath, share: Share, time_max: Duration) -> Result<File, Error> {
+    use rustix::fs::FlockOperation::{NonBlockingLockExclusive, NonBlockingLockShared};
     let mut options = File::options();
     let file = options.write(true).create(true).truncate(false).mode(0o600).open(path);
     let file = file.map_err(|source| Error::io(path, source))?;
+    let operation = match share {
+        Share::Alone => NonBlockingLockExclusive,
+        Share::WithOthers => NonBlockingLockShared,
+    };
     let begin = Instant::now();
     loop {
-        match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        match rustix::fs::flock(&file, operation) {
             Ok(()) => return Ok(file),
             // A child of the last owner may hold it for the moment between its fork and its exec.
-            Err(rustix::io::Errno::WOULDBLOCK) if begin.elapsed() < LOCK_TIME_MAX => {
+            Err(rustix::io::Errno::WOULDBLOCK) if begin.elapsed() < time_max => {
                 std::thread::sleep(LOCK_RETRY_DELAY);
             }
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(Error::InUse),

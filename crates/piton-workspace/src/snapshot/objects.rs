@@ -3,8 +3,9 @@
 //!
 //! `pack` is a sequence of frames; `pack.index` says where each one lies and is a cache: missing or
 //! damaged, it is made again from the pack. Objects are compressed, and sealed where the store is
-//! encrypted. An object counts when [`Objects::flush`] has returned: a frame that a crash cut off is
-//! cut away when the pack is opened for writing.
+//! encrypted. An object counts when [`Objects::flush`] has returned: what a crash left of a frame is
+//! cut away when the pack is opened for writing. A frame that the index does not name is read and
+//! checked before it counts: the disk may have its head and its length without its contents.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -69,7 +70,13 @@ impl Objects {
         let path = folder.join("pack");
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let is_new = !path.exists();
         let pack = options.open(&path).map_err(|source| Error::io(&path, source))?;
+        if is_new {
+            // Without its name what is flushed to it would be lost.
+            let named = File::open(folder).and_then(|folder| folder.sync_all());
+            named.map_err(|source| Error::io(folder, source))?;
+        }
         let mut objects =
             Self { path, pack, ranges: HashMap::new(), end: 0, added: Vec::new(), key };
         objects.load().map_err(|source| Error::io(&objects.path, source))?;
@@ -106,7 +113,16 @@ impl Objects {
             let end = offset.checked_add(bytes).filter(|end| *end <= length);
             let (Some(end), MAGIC) = (end, head[0]) else { break };
             let (id, range) = (ObjectId(array(&head[2..34])), ObjectRange { offset, bytes });
-            self.ranges.insert(id, range);
+            let known = self.ranges.insert(id, range);
+            // Another key reads nothing of it, and must not cut it off.
+            let is_readable = (head[1] == SEALED) == self.key.is_some();
+            if is_readable && matches!(self.get(id), Err(Error::ObjectDamaged { .. })) {
+                match known {
+                    Some(known) => self.ranges.insert(id, known),
+                    None => self.ranges.remove(&id),
+                };
+                break;
+            }
             self.added.push((id, range));
             self.end = end;
         }
@@ -118,7 +134,9 @@ impl Objects {
         let result = self.pack.metadata().and_then(|found| {
             if found.len() > self.end { self.pack.set_len(self.end) } else { Ok(()) }
         });
-        result.map_err(|source| Error::io(&self.path, source))
+        result.map_err(|source| Error::io(&self.path, source))?;
+        // What was checked just now need not be checked again.
+        self.flush()
     }
 
     pub(super) fn id_of(&self, contents: &[u8]) -> ObjectId {

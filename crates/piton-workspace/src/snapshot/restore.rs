@@ -3,33 +3,30 @@
 //! 1. A *safety snapshot* of everything that could be overwritten.
 //! 2. Checks: nothing that is not in it would be lost, every folder can be written to, there is room.
 //! 3. The *journal*: from which snapshot to which one, on which paths. Flushed.
-//! 4. The steps. They follow from the journal alone and can be repeated; a file is written beside its
-//!    place and renamed into it.
-//! 5. The file system is flushed, the journal is removed.
+//! 4. The steps. They follow from the journal alone and can be repeated.
+//! 5. The file system is flushed, and the journal says that the steps were taken.
+//! 6. The caller records what happened, and [`Repository::settle`] removes the journal.
 //!
-//! After a crash between 3 and 5, [`Repository::recover`] repeats the steps. If a step fails, the
-//! journal is turned around and the steps back to the safety snapshot are taken.
+//! After a crash between 3 and 5, [`Repository::recover`] repeats the steps; after one between 5 and 6
+//! it says again what was done, and touches no file. If a step fails, the journal is turned around and
+//! the steps back to the safety snapshot are taken.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path as FsPath, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::apply::{Expected, Site, StepError, check, open_root, remove_litter, sync_file_system};
+use super::ignored::IgnoreRules;
+use super::scan::{TEMPORARY_PREFIX, TEMPORARY_SUFFIX};
 use super::tree::{Node, ObjectId, Path, Selection, Step, changes, plan};
-use super::{Error, Repository, Snapshot};
+use super::{Error, Repository, Share, Snapshot};
 
 const JOURNAL: &str = "restore.journal";
-const TEMPORARY: &str = ".piton-restore.tmp";
-/// Kept free beside what a restore needs.
-const DISK_RESERVE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Whether changes that the session did not make are overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +59,23 @@ struct Journal {
     paths: Vec<String>,
     /// Back to the safety snapshot.
     back: bool,
+    /// All steps were taken, and are on the disk.
+    #[serde(default)]
+    applied: bool,
+    /// The name beside a file's place, until it is renamed into it.
+    #[serde(default = "temporary_of_old")]
+    temporary: String,
+}
+
+fn temporary_of_old() -> String {
+    ".piton-restore.tmp".to_owned()
+}
+
+/// No two restores have the same, also of two sessions in one folder.
+fn fresh_temporary() -> Result<String, Error> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(|_| Error::NoRandomness)?;
+    Ok(format!("{TEMPORARY_PREFIX}{}{TEMPORARY_SUFFIX}", hex::encode(random)))
 }
 
 impl Repository {
@@ -76,12 +90,14 @@ impl Repository {
         target: ObjectId,
         selection: &Selection,
     ) -> Result<(ObjectId, Vec<Step>), Error> {
+        let _shared = self.lock_workspace(workspace, Share::WithOthers)?;
         let target = self.load(target)?;
         let (safety, now) = self.take_safety(workspace, &target)?;
-        Ok((safety, steps(&now, &target, selection)))
+        Ok((safety, self.steps(&now, &target, selection)?))
     }
 
-    /// `is_foreign` says of a path whether it changed otherwise than by the session's turns.
+    /// `is_foreign` says of a path whether it changed otherwise than by the session's turns. The
+    /// journal stays until [`Self::settle`].
     pub fn restore(
         &mut self,
         workspace: &FsPath,
@@ -90,9 +106,13 @@ impl Repository {
         force: Force,
         is_foreign: impl Fn(&[u8], &Snapshot) -> bool,
     ) -> Result<Restored, Error> {
+        let _alone = self.lock_workspace(workspace, Share::Alone)?;
+        if self.open_journal()?.is_some() {
+            return Err(Error::RestoreOpen);
+        }
         let target = self.load(target_id)?;
         let (safety_id, now) = self.take_safety(workspace, &target)?;
-        let steps = steps(&now, &target, selection);
+        let steps = self.steps(&now, &target, selection)?;
         if force == Force::Refuse {
             let foreign = steps.iter().map(Step::path).filter(|path| is_foreign(path, &now));
             let paths: Vec<Path> = foreign.map(<[u8]>::to_vec).collect();
@@ -125,9 +145,26 @@ impl Repository {
             target: target_id.to_string(),
             paths: selection.paths.iter().map(hex::encode).collect(),
             back: false,
+            applied: false,
+            temporary: fresh_temporary()?,
         };
         self.write_journal(&journal)?;
-        self.finish(workspace, &journal, restored, &steps)
+        self.finish(workspace, &journal, restored, &steps, &now)
+    }
+
+    /// What a restore did is recorded: its journal is needed no more.
+    pub fn settle(&self) -> Result<(), Error> {
+        let path = self.journal_path();
+        let settled = match fs::remove_file(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            removed => removed.and_then(|()| File::open(&self.folder)?.sync_all()),
+        };
+        settled.map_err(|source| Error::io(&path, source))
+    }
+
+    /// Whether all steps of the restore were taken that the journal speaks of.
+    pub fn is_applied(&self) -> Result<bool, Error> {
+        Ok(self.open_journal()?.is_some_and(|(journal, ..)| journal.applied))
     }
 
     /// The journal of a restore that was cut off, with its safety snapshot and its target.
@@ -155,41 +192,62 @@ impl Repository {
         folder.join(JOURNAL).exists()
     }
 
-    /// Finishes a restore that was cut off. `None`: there was none.
+    /// Finishes a restore that was cut off. `None`: there was none. The journal stays until
+    /// [`Self::settle`].
     pub fn recover(&mut self, workspace: &FsPath) -> Result<Option<Restored>, Error> {
         let Some((journal, safety, target)) = self.open_journal()? else { return Ok(None) };
+        let _alone = self.lock_workspace(workspace, Share::Alone)?;
         // What was changed since the crash is kept in a snapshot of its own.
         let snapshot = self.load(target)?;
-        let (found, _) = self.take_safety(workspace, &snapshot)?;
+        let (found, now) = self.take_safety(workspace, &snapshot)?;
         let (paths, rolled_back) = (Vec::new(), journal.back);
-        let mut restored = Restored { safety, target, paths, rolled_back, found: Some(found) };
+        let found = Some(found).filter(|_| !journal.applied);
+        let mut restored = Restored { safety, target, paths, rolled_back, found };
         let steps = self.journal_steps(&journal, &restored)?;
         restored.paths = steps.iter().map(|step| step.path().to_vec()).collect();
-        self.finish(workspace, &journal, restored, &steps).map(Some)
+        self.finish(workspace, &journal, restored, &steps, &now).map(Some)
     }
 
+    /// Takes the steps that the journal speaks of; `now` is what they were planned for.
     fn finish(
         &mut self,
         workspace: &FsPath,
         journal: &Journal,
         restored: Restored,
         steps: &[Step],
+        now: &Snapshot,
     ) -> Result<Restored, Error> {
-        let root = open_root(workspace)?;
-        if let Err((path, source)) = self.apply(&root, steps) {
-            if journal.back {
-                return Err(Error::Incomplete { path, source });
-            }
-            let back = Journal { back: true, ..journal.clone() };
-            self.write_journal(&back)?;
-            let steps = self.journal_steps(&back, &restored)?;
-            self.apply(&root, &steps)
-                .map_err(|(path, source)| Error::Incomplete { path, source })?;
-            self.end_journal(&root)?;
-            return Err(Error::NotWritable { path, source });
+        if journal.applied {
+            return Ok(restored);
         }
-        self.end_journal(&root)?;
-        Ok(restored)
+        let root = open_root(workspace)?;
+        let site = Site { root: &root, temporary: &journal.temporary };
+        let applied = self.apply(&site, steps, Expected::Is(&now.tree));
+        remove_litter(&site, steps);
+        let Err(failed) = applied else {
+            self.mark_applied(&root, journal)?;
+            return Ok(restored);
+        };
+        let incomplete = |failed| match failed {
+            StepError::Changed { path } => Error::ForeignChanges { paths: vec![path] },
+            StepError::Io { path, source } => Error::Incomplete { path, source },
+        };
+        if journal.back {
+            return Err(incomplete(failed));
+        }
+        let back = Journal { back: true, ..journal.clone() };
+        self.write_journal(&back)?;
+        let steps = self.journal_steps(&back, &restored)?;
+        let (safety, target) = (self.load(restored.safety)?, self.load(restored.target)?);
+        let either = Expected::IsOneOf(&safety.tree, &target.tree);
+        let rolled_back = self.apply(&site, &steps, either);
+        remove_litter(&site, &steps);
+        rolled_back.map_err(incomplete)?;
+        self.mark_applied(&root, &back)?;
+        Err(match failed {
+            StepError::Changed { path } => Error::ForeignChanges { paths: vec![path] },
+            StepError::Io { path, source } => Error::NotWritable { path, source },
+        })
     }
 
     fn journal_steps(&self, journal: &Journal, ids: &Restored) -> Result<Vec<Step>, Error> {
@@ -197,7 +255,7 @@ impl Repository {
         let invalid = |_| Error::io(&self.journal_path(), io::ErrorKind::InvalidData.into());
         let selection = Selection { paths: paths.map_err(invalid)? };
         let (safety, target) = (self.load(ids.safety)?, self.load(ids.target)?);
-        let forward = steps(&safety, &target, &selection);
+        let forward = self.steps(&safety, &target, &selection)?;
         if !journal.back {
             return Ok(forward);
         }
@@ -233,253 +291,32 @@ impl Repository {
         write().map_err(|source| Error::io(&path, source))
     }
 
-    fn end_journal(&self, root: &OwnedFd) -> Result<(), Error> {
-        let path = self.journal_path();
-        let end = || -> io::Result<()> {
-            sync_file_system(root)?;
-            fs::remove_file(&path)?;
-            File::open(&self.folder)?.sync_all()
+    fn mark_applied(&self, root: &OwnedFd, journal: &Journal) -> Result<(), Error> {
+        sync_file_system(root).map_err(|source| Error::io(&self.journal_path(), source))?;
+        self.write_journal(&Journal { applied: true, ..journal.clone() })
+    }
+
+    /// The steps from the safety snapshot to the target. What the target could not hold is left alone:
+    /// what it names, and what its own ignore rules left out.
+    fn steps(
+        &self,
+        now: &Snapshot,
+        target: &Snapshot,
+        selection: &Selection,
+    ) -> Result<Vec<Step>, Error> {
+        let skipped: BTreeSet<&[u8]> = target.skipped.iter().map(|skip| &*skip.path).collect();
+        let rules = IgnoreRules::of(&target.tree, |id| self.read(id))?;
+        let keep = |step: &Step| match step {
+            Step::Remove { path } => !is_in_or_below(path, &skipped) && !rules.ignores(path),
+            Step::Write { .. } => true,
         };
-        end().map_err(|source| Error::io(&path, source))
+        Ok(plan(&now.tree, &target.tree, selection).into_iter().filter(keep).collect())
     }
-
-    fn apply(&self, root: &OwnedFd, steps: &[Step]) -> Result<(), (PathBuf, io::Error)> {
-        for step in steps {
-            let result = match step {
-                Step::Remove { path } => remove(root, path),
-                Step::Write { path, node } => self.write(root, path, node),
-            };
-            result.map_err(|source| (PathBuf::from(OsStr::from_bytes(step.path())), source))?;
-        }
-        Ok(())
-    }
-
-    fn write(&self, root: &OwnedFd, path: &[u8], node: &Node) -> io::Result<()> {
-        let (folder, name) = folder_of(root, path, Missing::Make)?;
-        // What an earlier try left.
-        match rustix::fs::unlinkat(&folder, TEMPORARY, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        match node {
-            Node::Link { target } => {
-                rustix::fs::symlinkat(OsStr::from_bytes(target), &folder, TEMPORARY)?;
-            }
-            Node::File { id, executable, .. } => {
-                let contents = self.read(*id).map_err(io::Error::other)?;
-                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-                let before = rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).ok();
-                let before = before.filter(|s| FileType::from_raw_mode(s.st_mode).is_file());
-                let opened = rustix::fs::openat(
-                    &folder,
-                    TEMPORARY,
-                    flags | OFlags::CLOEXEC,
-                    Mode::from_raw_mode(if *executable { 0o777 } else { 0o666 }),
-                )?;
-                let mut file = File::from(opened);
-                file.write_all(&contents)?;
-                if let Some(before) = before {
-                    let bits = before.st_mode & 0o777;
-                    // Grants execution to every class that may read the file, as git does.
-                    let run = if *executable { (bits & 0o444) >> 2 } else { 0 };
-                    rustix::fs::fchmod(&file, Mode::from_raw_mode((bits & !0o111) | run))?;
-                }
-            }
-        }
-        match rustix::fs::renameat(&folder, TEMPORARY, &folder, name) {
-            // Empty folders are in no snapshot, so nothing is lost with one.
-            Err(Errno::ISDIR | Errno::EXIST | Errno::NOTEMPTY) => {
-                remove_empty(&folder, name)?;
-                Ok(rustix::fs::renameat(&folder, TEMPORARY, &folder, name)?)
-            }
-            renamed => Ok(renamed?),
-        }
-    }
-}
-
-/// The steps from the safety snapshot to the target; what the target could not hold is left alone.
-fn steps(now: &Snapshot, target: &Snapshot, selection: &Selection) -> Vec<Step> {
-    let skipped: BTreeSet<&[u8]> = target.skipped.iter().map(|skip| &*skip.path).collect();
-    let keep = |step: &Step| match step {
-        Step::Remove { path } => !is_in_or_below(path, &skipped),
-        Step::Write { .. } => true,
-    };
-    plan(&now.tree, &target.tree, selection).into_iter().filter(keep).collect()
 }
 
 fn is_in_or_below(path: &[u8], set: &BTreeSet<&[u8]>) -> bool {
     let mut ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
     set.contains(path) || ends.any(|end| set.contains(&path[..end]))
-}
-
-fn open_root(workspace: &FsPath) -> Result<OwnedFd, Error> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::open(workspace, flags, Mode::empty())
-        .map_err(|errno| Error::io(workspace, errno.into()))
-}
-
-/// Everything that can be known to fail is found before the first change.
-fn check(root: &OwnedFd, workspace: &FsPath, now: &Snapshot, steps: &[Step]) -> Result<(), Error> {
-    let removed: BTreeSet<&[u8]> =
-        steps.iter().filter(|step| matches!(step, Step::Remove { .. })).map(Step::path).collect();
-    let (mut needed, mut unsaved) = (0, Vec::new());
-    for step in steps {
-        let relative = PathBuf::from(OsStr::from_bytes(step.path()));
-        let full = workspace.join(&relative);
-        if let Step::Write { path, node } = step {
-            if let Node::File { bytes, .. } = node {
-                needed += bytes;
-            }
-            match kind_at(root, path) {
-                Some(FileType::Directory) => {
-                    unsaved.extend(unsaved_below(&full, path, &removed));
-                }
-                // There, and not in the safety snapshot: too large, a socket, unreadable.
-                Some(_) if !now.tree.nodes.contains_key(path) => unsaved.push(path.clone()),
-                _ => {}
-            }
-        }
-        writable(root, step.path())
-            .map_err(|source| Error::NotWritable { path: relative, source })?;
-    }
-    if !unsaved.is_empty() {
-        return Err(Error::NotSaved { paths: unsaved });
-    }
-    let disk = rustix::fs::fstatvfs(root).map_err(|errno| Error::io(workspace, errno.into()))?;
-    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-    if free < needed.saturating_add(DISK_RESERVE_BYTES) {
-        return Err(Error::DiskFull { needed: needed.saturating_add(DISK_RESERVE_BYTES), free });
-    }
-    Ok(())
-}
-
-/// What lies at a path that leads through no link.
-fn kind_at(root: &OwnedFd, path: &[u8]) -> Option<FileType> {
-    let (folder, name) = folder_of(root, path, Missing::Report).ok()?;
-    let stat = rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-    Some(FileType::from_raw_mode(stat.st_mode))
-}
-
-/// What lies below a folder that must become a file, and is not removed by the plan.
-fn unsaved_below(folder: &FsPath, path: &[u8], removed: &BTreeSet<&[u8]>) -> Vec<Path> {
-    let mut left = Vec::new();
-    let mut folders = vec![(folder.to_owned(), path.to_vec())];
-    while let Some((folder, path)) = folders.pop() {
-        let Ok(entries) = fs::read_dir(&folder) else { return vec![path] };
-        for entry in entries.flatten() {
-            let mut below = path.clone();
-            below.push(b'/');
-            below.extend_from_slice(entry.file_name().as_bytes());
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                folders.push((entry.path(), below));
-            } else if !removed.contains(&*below) {
-                left.push(below);
-            }
-        }
-    }
-    left
-}
-
-/// The nearest folder that exists can be written to.
-fn writable(root: &OwnedFd, path: &[u8]) -> io::Result<()> {
-    let mut folder = FsPath::new(OsStr::from_bytes(path)).parent();
-    loop {
-        let at = folder.filter(|at| !at.as_os_str().is_empty());
-        let Some(at) = at else {
-            return Ok(rustix::fs::accessat(
-                root,
-                ".",
-                rustix::fs::Access::WRITE_OK,
-                AtFlags::empty(),
-            )?);
-        };
-        match rustix::fs::accessat(root, at, rustix::fs::Access::WRITE_OK, AtFlags::empty()) {
-            Err(Errno::NOENT | Errno::NOTDIR) => folder = at.parent(),
-            result => return Ok(result?),
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Missing {
-    Make,
-    Report,
-}
-
-/// The folder of a path, through no link, and the name in it.
-fn folder_of<'a>(
-    root: &OwnedFd,
-    path: &'a [u8],
-    missing: Missing,
-) -> io::Result<(OwnedFd, &'a OsStr)> {
-    let path = FsPath::new(OsStr::from_bytes(path));
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut at = rustix::fs::openat(root, ".", flags, Mode::empty())?;
-    for part in path.parent().into_iter().flat_map(FsPath::components) {
-        let part = part.as_os_str();
-        at = match rustix::fs::openat(&at, part, flags, Mode::empty()) {
-            Err(Errno::NOENT) if missing == Missing::Make => {
-                rustix::fs::mkdirat(&at, part, Mode::from_raw_mode(0o777))?;
-                rustix::fs::openat(&at, part, flags, Mode::empty())?
-            }
-            opened => opened?,
-        };
-    }
-    Ok((at, name))
-}
-
-/// Removes a folder in which there are only empty folders; any file in it is an error.
-fn remove_empty(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let folder = rustix::fs::openat(parent, name, flags, Mode::empty())?;
-    for entry in rustix::fs::Dir::read_from(&folder)? {
-        let entry = entry?;
-        let below = entry.file_name().to_bytes();
-        if below != b"." && below != b".." {
-            remove_empty(&folder, OsStr::from_bytes(below))?;
-        }
-    }
-    Ok(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)?)
-}
-
-/// Removes a file or a link, and the folders that it leaves empty.
-fn remove(root: &OwnedFd, path: &[u8]) -> io::Result<()> {
-    let (folder, name) = match folder_of(root, path, Missing::Report) {
-        // Gone already, or a file lies where its folder was: nothing to remove.
-        Err(error)
-            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
-        {
-            return Ok(());
-        }
-        found => found?,
-    };
-    match rustix::fs::unlinkat(&folder, name, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => {}
-        // A folder took its place since: not ours.
-        Err(Errno::ISDIR) => return Ok(()),
-        Err(errno) => return Err(errno.into()),
-    }
-    let mut above = FsPath::new(OsStr::from_bytes(path)).parent();
-    while let Some(folder) = above.filter(|folder| !folder.as_os_str().is_empty()) {
-        let (parent, name) = folder_of(root, folder.as_os_str().as_bytes(), Missing::Report)?;
-        match rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR) {
-            Ok(()) => above = folder.parent(),
-            Err(_) => break,
-        }
-    }
-    Ok(())
-}
-
-#[cfg(target_os = "linux")]
-fn sync_file_system(root: impl AsFd) -> io::Result<()> {
-    Ok(rustix::fs::syncfs(root)?)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn sync_file_system(_root: impl AsFd) -> io::Result<()> {
-    rustix::fs::sync();
-    Ok(())
 }
 
 impl Repository {

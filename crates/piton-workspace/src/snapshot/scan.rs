@@ -14,10 +14,13 @@ use ignore::{WalkBuilder, WalkState};
 
 use super::codec::{Malformed, Reader, Writer};
 use super::objects::{Objects, read_at_most};
-use super::tree::{Node, ObjectId, Path, Tree};
+use super::tree::{FileMode, Node, ObjectId, Path, Tree};
 use super::{Error, Limits, SkipReason, Skipped};
 
-const CACHE_VERSION: u8 = 1;
+const CACHE_VERSION: u8 = 2;
+/// Not a user's file: a restore writes it beside a file's place, and a crash may leave it there.
+pub(super) const TEMPORARY_PREFIX: &str = ".piton-restore-";
+pub(super) const TEMPORARY_SUFFIX: &str = ".tmp";
 /// A file that was written within this time of being read may change again without its metadata
 /// showing it: the kernel's clock for files is coarse.
 const TIME_GRAIN: Duration = Duration::from_millis(20);
@@ -49,6 +52,9 @@ impl Stat {
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     known: HashMap<Path, (Stat, ObjectId)>,
+    /// The snapshot that this is of. In one file with what was read: two that were written one after
+    /// the other would, after a crash, pair what is there now with an older snapshot.
+    pub(super) last: Option<ObjectId>,
 }
 
 impl Cache {
@@ -64,9 +70,17 @@ impl Cache {
         fs::rename(next, path)
     }
 
+    /// What a file holds, if it is as it was when it was read last.
+    pub(super) fn known(&self, path: &[u8], metadata: &Metadata) -> Option<ObjectId> {
+        let (stat, id) = self.known.get(path)?;
+        (*stat == Stat::of(metadata)).then_some(*id)
+    }
+
     fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         out.byte(CACHE_VERSION);
+        out.byte(u8::from(self.last.is_some()));
+        out.raw(&self.last.map_or([0; 32], |id| id.0));
         for (path, (stat, id)) in &self.known {
             out.bytes(path);
             out.number(stat.bytes);
@@ -92,6 +106,8 @@ impl Cache {
         if input.byte()? != CACHE_VERSION {
             return Err(Malformed);
         }
+        let has_last = input.byte()? == 1;
+        let last = Some(ObjectId(input.array()?)).filter(|_| has_last);
         let mut known = HashMap::new();
         while !input.is_empty() {
             let path = input.bytes()?.to_vec();
@@ -104,7 +120,7 @@ impl Cache {
             };
             known.insert(path, (stat, ObjectId(input.array()?)));
         }
-        Ok(Self { known })
+        Ok(Self { known, last })
     }
 }
 
@@ -154,10 +170,20 @@ impl<'a> Scan<'a> {
     }
 
     /// `also` are paths that are read even though an ignore rule leaves them out.
-    pub(super) fn run(mut self, also: &BTreeSet<Path>) -> Result<Scanned, Error> {
+    pub(super) fn run<'p>(
+        mut self,
+        also: impl IntoIterator<Item = &'p BTreeSet<Path>>,
+    ) -> Result<Scanned, Error> {
         self.walk()?;
-        for path in also {
-            if !self.found.tree.nodes.contains_key(path) {
+        for paths in also {
+            // Both are in order: looked up one by one, many paths would cost as much as the walk.
+            let mut found = self.found.tree.nodes.keys().peekable();
+            let is_missing = |path: &&Path| {
+                while found.next_if(|key| key < path).is_some() {}
+                found.peek() != Some(path)
+            };
+            let missing: Vec<&Path> = paths.iter().filter(is_missing).collect();
+            for path in missing {
                 self.add_by_path(path)?;
             }
         }
@@ -268,25 +294,19 @@ impl<'a> Scan<'a> {
             });
         }
         let stat = Stat::of(metadata);
-        let executable = stat.mode & 0o100 != 0;
+        let mode = FileMode::of(stat.mode);
         if let Some((_, id)) = self.cache.known.get(&path).filter(|(known, _)| *known == stat)
             && self.objects.contains(*id)
         {
             let id = *id;
             self.fresh.insert(path.clone(), (stat, id));
-            self.found.tree.nodes.insert(path, Node::File { id, bytes: stat.bytes, executable });
+            self.found.tree.nodes.insert(path, Node::File { id, bytes: stat.bytes, mode });
             return Ok(());
         }
-        self.read(path, full, stat, executable)
+        self.read(path, full, stat, mode)
     }
 
-    fn read(
-        &mut self,
-        path: Path,
-        full: &FsPath,
-        stat: Stat,
-        executable: bool,
-    ) -> Result<(), Error> {
+    fn read(&mut self, path: Path, full: &FsPath, stat: Stat, mode: FileMode) -> Result<(), Error> {
         let opened = File::options().read(true).custom_flags(rustix_nofollow()).open(full);
         let contents = opened.and_then(|file| read_at_most(&file, self.limits.file_bytes_max));
         match contents {
@@ -294,7 +314,7 @@ impl<'a> Scan<'a> {
                 let id = self.objects.put(&contents)?;
                 self.remember(path.clone(), stat, id);
                 let bytes = contents.len() as u64;
-                self.insert(path, Node::File { id, bytes, executable });
+                self.insert(path, Node::File { id, bytes, mode });
             }
             Ok(None) => self.skip(path, SkipReason::TooLarge),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -304,9 +324,9 @@ impl<'a> Scan<'a> {
     }
 
     fn remember(&mut self, path: Path, stat: Stat, id: ObjectId) {
-        // The id is of the contents; what a file is, and whether it can be run, is in its mode.
+        // The id is of the contents; what a file is, and who may do what with it, is in its mode.
         let is_known = |(known_stat, known): &(Stat, ObjectId)| {
-            *known == id && (known_stat.mode ^ stat.mode) & (0o170_000 | 0o100) == 0
+            *known == id && (known_stat.mode ^ stat.mode) & (0o170_000 | 0o777) == 0
         };
         self.found.unchanged &= self.cache.known.get(&path).is_some_and(is_known);
         self.found.was_read = true;
@@ -347,7 +367,7 @@ fn walk_in_parallel(root: &FsPath, seen: &mpsc::Sender<Seen>) {
     builder.hidden(false).ignore(false).require_git(false).follow_links(false);
     let (top, nested) = (root.to_owned(), seen.clone());
     builder.filter_entry(move |entry| {
-        if entry.file_name() == OsStr::new(".git") {
+        if entry.file_name() == OsStr::new(".git") || is_temporary(entry.file_name()) {
             return false;
         }
         let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
@@ -386,6 +406,11 @@ fn walk_in_parallel(root: &FsPath, seen: &mpsc::Sender<Seen>) {
             }
         })
     });
+}
+
+fn is_temporary(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    name.starts_with(TEMPORARY_PREFIX.as_bytes()) && name.ends_with(TEMPORARY_SUFFIX.as_bytes())
 }
 
 fn rustix_nofollow() -> i32 {

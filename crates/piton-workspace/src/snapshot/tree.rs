@@ -28,9 +28,35 @@ impl std::str::FromStr for ObjectId {
 /// What lies at a path. Folders follow from the paths below them; empty ones are not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Node {
-    File { id: ObjectId, bytes: u64, executable: bool },
+    File { id: ObjectId, bytes: u64, mode: FileMode },
     Link { target: Vec<u8> },
 }
+
+/// Who may read, write and run a file. Snapshots of an older format know only whether it can be run.
+#[derive(Clone, Copy, Debug)]
+pub struct FileMode {
+    pub executable: bool,
+    /// The permission bits; `None`: not known, and equal to all that can be run alike.
+    pub bits: Option<u16>,
+}
+
+impl FileMode {
+    pub(super) fn of(mode: u32) -> Self {
+        let bits = u16::try_from(mode & 0o777).ok();
+        Self { executable: mode & 0o100 != 0, bits }
+    }
+}
+
+impl PartialEq for FileMode {
+    fn eq(&self, other: &Self) -> bool {
+        match (self.bits, other.bits) {
+            (Some(bits), Some(others)) => bits == others,
+            _ => self.executable == other.executable,
+        }
+    }
+}
+
+impl Eq for FileMode {}
 
 /// Paths relative to the workspace, as bytes: names need not be UTF-8 and may contain newlines.
 pub type Path = Vec<u8>;
@@ -126,6 +152,8 @@ pub fn plan(now: &Tree, target: &Tree, selection: &Selection) -> Vec<Step> {
 const FILE: u8 = 1;
 const LINK: u8 = 2;
 const FOLDER: u8 = 3;
+/// A file with its permission bits.
+const FILE_WITH_MODE: u8 = 4;
 
 /// An entry of one folder, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,12 +179,15 @@ pub(super) fn encode_folder(entries: &BTreeMap<Vec<u8>, FolderEntry>) -> Vec<u8>
 
 fn encode_node(out: &mut Writer, name: &[u8], node: &Node) {
     match node {
-        Node::File { id, bytes, executable } => {
-            out.byte(FILE);
+        Node::File { id, bytes, mode } => {
+            out.byte(if mode.bits.is_some() { FILE_WITH_MODE } else { FILE });
             out.bytes(name);
             out.raw(&id.0);
             out.number(*bytes);
-            out.byte(u8::from(*executable));
+            match mode.bits {
+                Some(bits) => out.raw(&bits.to_le_bytes()),
+                None => out.byte(u8::from(mode.executable)),
+            }
         }
         Node::Link { target } => {
             out.byte(LINK);
@@ -181,7 +212,12 @@ pub(super) fn decode_folder(bytes: &[u8]) -> Result<Vec<(Vec<u8>, FolderEntry)>,
             FILE => FolderEntry::Node(Node::File {
                 id: ObjectId(input.array()?),
                 bytes: input.number()?,
-                executable: input.byte()? == 1,
+                mode: FileMode { executable: input.byte()? == 1, bits: None },
+            }),
+            FILE_WITH_MODE => FolderEntry::Node(Node::File {
+                id: ObjectId(input.array()?),
+                bytes: input.number()?,
+                mode: FileMode::of(u16::from_le_bytes(input.array()?).into()),
             }),
             LINK => FolderEntry::Node(Node::Link { target: input.bytes()?.to_vec() }),
             _ => return Err(Malformed),
@@ -196,8 +232,11 @@ mod tests {
     use super::*;
 
     fn tree(files: &[(&str, u8)]) -> Tree {
-        let node =
-            |n: u8| Node::File { id: ObjectId([n; 32]), bytes: u64::from(n), executable: false };
+        let node = |n: u8| Node::File {
+            id: ObjectId([n; 32]),
+            bytes: n.into(),
+            mode: FileMode::of(0o644),
+        };
         Tree { nodes: files.iter().map(|(path, n)| (path.as_bytes().to_vec(), node(*n))).collect() }
     }
 

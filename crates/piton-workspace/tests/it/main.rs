@@ -4,5 +4,6 @@ mod files;
 mod finish;
 mod git;
 mod snapshot;
+mod snapshot_faults;
 mod snapshot_kills;
 mod worktree;

@@ -53,9 +53,11 @@ fn child() {
     let folder = Path::new(&folder);
     let target = fs::read_to_string(folder.join("target")).unwrap().parse().unwrap();
     let all = Selection::all();
-    open(folder)
+    let mut repository = open(folder);
+    repository
         .restore(&folder.join("workspace"), target, &all, Force::Overwrite, |_, _| true)
         .unwrap();
+    repository.settle().unwrap();
 }
 
 #[test]
@@ -94,7 +96,13 @@ fn a_killed_restore_is_finished_or_never_began() {
         std::thread::sleep((whole * (kill + 1) / (KILLS + 1)).max(Duration::from_millis(1)));
         let _ = child.kill();
         child.wait().unwrap();
-        let recovered = open(folder.path()).recover(&workspace).unwrap();
+        let mut repository = open(folder.path());
+        let recovered = repository.recover(&workspace).unwrap();
+        // Not recorded yet: it is said again.
+        let again = repository.recover(&workspace).unwrap();
+        assert_eq!(again.map(|it| it.paths), recovered.as_ref().map(|it| it.paths.clone()));
+        repository.settle().unwrap();
+        drop(repository);
         let now = texts(&workspace);
         if now == old {
             finished += 1;

@@ -31,6 +31,7 @@ mod queue;
 mod queue_kills;
 mod resuming;
 mod rewind;
+mod rewind_faults;
 mod rules;
 pub(crate) mod secrets;
 pub(crate) mod settings;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::server::world::{TEST_TIMEOUT, World};
 
 /// A prompt, and waits until its turn has ended and its files are saved.
-fn turn(world: &World, session: &str, prompt: &str) {
+pub(super) fn turn(world: &World, session: &str, prompt: &str) {
     let run = world.prompt(session, prompt);
     world.when(session, |status| status["status"] == "idle");
     // What an agent changed is in the log a moment after its turn.
@@ -30,15 +30,15 @@ fn turn(world: &World, session: &str, prompt: &str) {
     }
 }
 
-fn kinds(records: &[Value]) -> String {
+pub(super) fn kinds(records: &[Value]) -> String {
     records.iter().map(|record| record["kind"].to_string()).collect::<Vec<_>>().join(" ")
 }
 
-fn text(workspace: &Path, name: &str) -> Option<String> {
+pub(super) fn text(workspace: &Path, name: &str) -> Option<String> {
     fs::read_to_string(workspace.join(name)).ok()
 }
 
-fn of_kind<'a>(records: &'a [Value], kind: &str) -> Vec<&'a Value> {
+pub(super) fn of_kind<'a>(records: &'a [Value], kind: &str) -> Vec<&'a Value> {
     records.iter().filter(|record| record["kind"] == kind).collect()
 }
 
