@@ -222,15 +222,11 @@ impl Snapshots {
         let records = records.map_err(Fault::TryAgain)?;
         let paths = records.first().and_then(|record| record.content_field("paths"));
         let paths: Option<Vec<String>> = paths.and_then(|paths| serde_json::from_value(paths).ok());
-        match paths.filter(|paths| paths.len() as u64 == open.paths_count) {
-            Some(paths) => {
-                Ok(Selection { paths: paths.into_iter().map(String::into_bytes).collect() })
-            }
-            None => {
-                let error = Error::Invalid("The paths to restore cannot be read".to_owned());
-                Err(Fault::Ended { error, rolled_back: false })
-            }
-        }
+        let Some(paths) = paths.filter(|paths| paths.len() as u64 == open.paths_count) else {
+            let error = Error::Invalid("The paths to restore cannot be read".to_owned());
+            return Err(Fault::Ended { error, rolled_back: false });
+        };
+        Ok(Selection { paths: paths.into_iter().map(String::into_bytes).collect() })
     }
 }
 
@@ -240,17 +236,15 @@ fn restore(
     order: &Order,
 ) -> Result<(Restored, ObjectId), snapshot::Error> {
     let workspace: &Path = &order.workspace;
-    let restored = match repository.recover(workspace)? {
-        Some(recovered) => recovered,
-        None => {
-            // What may be overwritten was decided before the record: what changed since was not.
-            let safety = repository.load(order.safety)?;
-            let is_foreign = |path: &[u8], now: &Snapshot| {
-                now.tree.nodes.get(path) != safety.tree.nodes.get(path)
-            };
-            let force = if order.forced { Force::Overwrite } else { Force::Refuse };
-            repository.restore(workspace, order.target, &order.selection, force, is_foreign)?
-        }
+    let restored = if let Some(recovered) = repository.recover(workspace)? {
+        recovered
+    } else {
+        // What may be overwritten was decided before the record: what changed since was not.
+        let safety = repository.load(order.safety)?;
+        let is_foreign =
+            |path: &[u8], now: &Snapshot| now.tree.nodes.get(path) != safety.tree.nodes.get(path);
+        let force = if order.forced { Force::Overwrite } else { Force::Refuse };
+        repository.restore(workspace, order.target, &order.selection, force, is_foreign)?
     };
     let after = match repository.take(workspace, &std::collections::BTreeSet::new()) {
         Ok(taken) => taken.id,

@@ -115,8 +115,12 @@ impl Snapshots {
         let _ = self.0.attached.set(Attached { handle, plans, executions });
         let Early { restores, ended } = std::mem::take(&mut *early);
         drop(early);
-        restores.iter().for_each(|session| self.restore_later(session));
-        ended.iter().for_each(|(session, run_id)| self.turn_ended(session, run_id));
+        for session in &restores {
+            self.restore_later(session);
+        }
+        for (session, run_id) in &ended {
+            self.turn_ended(session, run_id);
+        }
     }
 
     pub(super) fn attached(&self) -> Option<&Attached> {
