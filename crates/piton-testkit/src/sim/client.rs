@@ -145,6 +145,7 @@ pub(super) fn honest(world: &World, session: &SessionId, error: &Error) {
         | Error::Folder(_)
         | Error::Finish(_)
         | Error::Snapshot(_)
+        | Error::RestoreFailed { .. }
         | Error::CheckpointNotFound { .. }
         | Error::SnapshotNotFound { .. }
         | Error::WorkspaceConflict { .. }
