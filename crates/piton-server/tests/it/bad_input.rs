@@ -313,7 +313,7 @@ async fn made(world: &World, fleet: &Fleet, setting: Setting) -> Ids {
         }
         Setting::Idle | Setting::InWorktree => has("run.completed").await,
         Setting::Interrupted => {
-            has("run.started").await;
+            fleet.wait_for_turn(&session).await;
             world.kill_agents(fleet, &session).await;
             has("run.interrupted").await;
         }
