@@ -17,7 +17,7 @@ use super::objects::{Objects, read_at_most};
 use super::tree::{Node, ObjectId, Path, Tree};
 use super::{Error, Limits, SkipReason, Skipped};
 
-const CACHE_VERSION: u8 = 1;
+const CACHE_VERSION: u8 = 2;
 /// A file that was written within this time of being read may change again without its metadata
 /// showing it: the kernel's clock for files is coarse.
 const TIME_GRAIN: Duration = Duration::from_millis(20);
@@ -49,6 +49,8 @@ impl Stat {
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     known: HashMap<Path, (Stat, ObjectId)>,
+    /// The snapshot that this is of.
+    pub(super) last: Option<ObjectId>,
 }
 
 impl Cache {
@@ -67,6 +69,8 @@ impl Cache {
     fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         out.byte(CACHE_VERSION);
+        // No object has the id of zeros.
+        out.raw(&self.last.map_or([0; 32], |last| last.0));
         for (path, (stat, id)) in &self.known {
             out.bytes(path);
             out.number(stat.bytes);
@@ -92,6 +96,7 @@ impl Cache {
         if input.byte()? != CACHE_VERSION {
             return Err(Malformed);
         }
+        let last = Some(ObjectId(input.array()?));
         let mut known = HashMap::new();
         while !input.is_empty() {
             let path = input.bytes()?.to_vec();
@@ -104,7 +109,7 @@ impl Cache {
             };
             known.insert(path, (stat, ObjectId(input.array()?)));
         }
-        Ok(Self { known })
+        Ok(Self { known, last })
     }
 }
 
