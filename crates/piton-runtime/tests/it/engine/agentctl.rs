@@ -402,6 +402,12 @@ impl Fleet {
         self.lock().starts.iter().map(|(_, start)| start.clone()).collect()
     }
 
+    /// Of which sessions, in their order.
+    #[allow(dead_code, reason = "for the tests of the engine")]
+    pub(crate) fn started_sessions(&self) -> Vec<SessionId> {
+        self.lock().starts.iter().map(|(session, _)| session.clone()).collect()
+    }
+
     /// How many launches were under way at the same time, at most, since it was last asked.
     pub(crate) fn launched_at_once(&self) -> usize {
         std::mem::take(&mut self.lock().launching.1)
