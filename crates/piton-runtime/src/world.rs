@@ -135,6 +135,9 @@ pub trait TurnSnapshots: Send + Sync + fmt::Debug + 'static {
     /// The agent of a session without checkpoints accepts prompts. Returns at once.
     fn agent_started(&self, session: &SessionId);
 
+    /// A prompt was given to the agent, or could not be given. Returns at once.
+    fn prompt_delivered(&self, session: &SessionId);
+
     /// A run has ended or was interrupted, and that is durable. Returns at once.
     fn turn_ended(&self, session: &SessionId, run_id: &RunId);
 
@@ -152,6 +155,8 @@ impl TurnSnapshots for NoTurnSnapshots {
     }
 
     fn agent_started(&self, _session: &SessionId) {}
+
+    fn prompt_delivered(&self, _session: &SessionId) {}
 
     fn turn_ended(&self, _session: &SessionId, _run_id: &RunId) {}
 

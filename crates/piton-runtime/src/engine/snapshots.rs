@@ -21,6 +21,7 @@ use piton_workspace::snapshot::{self, Repository, SkipReason, SnapshotKey, Taken
 use serde_json::{Value, json};
 use tokio::sync::OwnedMutexGuard;
 
+use super::snapshot_flush::FlushSignal;
 use super::start_plan::StartPlans;
 use crate::error::{Error, Result};
 use crate::service::Handle;
@@ -52,6 +53,7 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Slot {
     lock: Arc<tokio::sync::Mutex<()>>,
+    flush: FlushSignal,
     known: Mutex<Known>,
 }
 
@@ -71,6 +73,15 @@ impl Slot {
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// When a snapshot is flushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flush {
+    /// Before it is named in the log.
+    Now,
+    /// After the prompt that follows it was delivered.
+    Later,
 }
 
 /// The right to work on one session's repository.
@@ -103,7 +114,9 @@ impl Snapshots {
     }
 
     pub(super) async fn hold(&self, session: &SessionId) -> Held {
-        Arc::clone(&self.slot(session).lock).lock_owned().await
+        let slot = self.slot(session);
+        let _waiting = slot.flush.wait();
+        Arc::clone(&slot.lock).lock_owned().await
     }
 
     /// Works on a session's repository. A restore that was cut off is finished first.
@@ -113,6 +126,18 @@ impl Snapshots {
         session: &SessionId,
         workspace: &Path,
         work: impl FnOnce(&mut Repository, &Path) -> Result<T, snapshot::Error> + Send + 'static,
+    ) -> (Held, Result<T>) {
+        let work = |mut repository: Repository, folder: &Path| work(&mut repository, folder);
+        self.with_own_repository(held, session, workspace, work).await
+    }
+
+    /// The same for work that may keep the repository open.
+    async fn with_own_repository<T: Send + 'static>(
+        &self,
+        held: Held,
+        session: &SessionId,
+        workspace: &Path,
+        work: impl FnOnce(Repository, &Path) -> Result<T, snapshot::Error> + Send + 'static,
     ) -> (Held, Result<T>) {
         let key = match self.key(session).await {
             Ok(key) => key,
@@ -127,7 +152,7 @@ impl Snapshots {
                 if let Some(recovered) = recovered {
                     tracing::warn!(files = recovered.paths.len(), "a cut-off restore was finished");
                 }
-                work(&mut repository, &workspace)
+                work(repository, &workspace)
             };
             let done = done();
             (held, done)
@@ -160,23 +185,38 @@ impl Snapshots {
     }
 
     /// Takes a snapshot. The work continues if the caller stops waiting.
-    async fn take(&self, session: &SessionId, workspace: &Path) -> Result<TakenSnapshot> {
+    async fn take(
+        &self,
+        session: &SessionId,
+        workspace: &Path,
+        flush: Flush,
+    ) -> Result<TakenSnapshot> {
         let held = self.hold(session).await;
-        let take =
-            |repository: &mut Repository, workspace: &Path| repository.take(workspace, &also());
-        let (_held, taken) = self.with_repository(held, session, workspace, take).await;
-        let taken = taken?;
+        let take = move |mut repository: Repository, workspace: &Path| {
+            let taken = repository.take_unflushed(workspace, &also())?;
+            if flush == Flush::Later && repository.has_unflushed() {
+                return Ok((taken, Some(repository)));
+            }
+            repository.flush()?;
+            Ok((taken, None))
+        };
+        let (held, taken) = self.with_own_repository(held, session, workspace, take).await;
+        let (taken, unflushed) = taken?;
+        if let Some(repository) = unflushed {
+            let signal = self.slot(session).flush.clone();
+            tokio::spawn(signal.flush(session.clone(), held, repository));
+        }
         Ok(described(&taken))
     }
 
-    async fn try_take(&self, session: &SessionId, state: &State) -> SnapshotResult {
+    async fn try_take(&self, session: &SessionId, state: &State, flush: Flush) -> SnapshotResult {
         let slot = self.slot(session);
         let is_too_large = slot.known().too_large.is_some_and(|at| at.elapsed() < RETRY_AFTER);
         let workspace = match self.workspace(session, state) {
             Some(workspace) if self.settings().enabled && !is_too_large => workspace,
             _ => return SnapshotResult::Off,
         };
-        match self.take(session, &workspace).await {
+        match self.take(session, &workspace, flush).await {
             Ok(taken) => {
                 slot.known().too_large = None;
                 SnapshotResult::Taken(taken)
@@ -204,10 +244,12 @@ impl Snapshots {
             return None;
         }
         let checkpoint_id = handle.ids().checkpoint().ok()?;
+        self.slot(session).flush.set_delivered(false);
         let (this, session, of) = (self.clone(), session.clone(), state.clone());
         // In a task of its own, so that the snapshot is finished when the prompt goes ahead.
         let of_session = session.clone();
-        let taking = tokio::spawn(async move { this.try_take(&of_session, &of).await });
+        let taking =
+            tokio::spawn(async move { this.try_take(&of_session, &of, Flush::Later).await });
         let timeout = self.settings().timeout;
         let snapshot = match tokio::time::timeout(timeout, taking).await {
             Ok(taken) => taken.unwrap_or(SnapshotResult::Off),
@@ -230,7 +272,7 @@ impl Snapshots {
         tokio::spawn(async move {
             let Some((handle, _)) = this.0.attached.get() else { return };
             let Ok(state) = handle.state(&session).await else { return };
-            this.try_take(&session, &state).await;
+            this.try_take(&session, &state, Flush::Now).await;
         });
     }
 
@@ -242,7 +284,7 @@ impl Snapshots {
         if run.is_none_or(piton_core::state::Run::is_unfinished) {
             return Ok(());
         }
-        let snapshot = self.try_take(session, &state).await;
+        let snapshot = self.try_take(session, &state, Flush::Now).await;
         let SnapshotResult::Taken(taken) = &snapshot else {
             if matches!(snapshot, SnapshotResult::Off) {
                 return Ok(());
@@ -390,6 +432,13 @@ impl TurnSnapshots for Snapshots {
 
     fn agent_started(&self, session: &SessionId) {
         self.prepare_later(session);
+    }
+
+    fn prompt_delivered(&self, session: &SessionId) {
+        let slots = self.0.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = slots.get(session) {
+            slot.flush.set_delivered(true);
+        }
     }
 
     fn turn_ended(&self, session: &SessionId, run_id: &RunId) {

@@ -19,7 +19,7 @@ use piton_core::event::{Event, SessionLeased};
 use piton_core::fold::Change;
 use piton_core::id::SessionId;
 use piton_core::planted::{self, Bug};
-use piton_core::state::{Executor, PROJECTOR_VERSION};
+use piton_core::state::{Effect, Executor, PROJECTOR_VERSION};
 use piton_core::{NewRecord, Seq, State, supervise};
 use piton_store::{Appended, BoxFuture, Durability, Masked, Position, Snapshot};
 use tokio::sync::{mpsc, oneshot};
@@ -200,6 +200,10 @@ impl Session {
                 }
                 Some((of_seq, done)) = self.effects.next(), if !self.effects.is_empty() => {
                     self.running_effect = None;
+                    // What the agent reports of a prompt may have settled it already.
+                    if self.state.pending.get(&of_seq).is_none_or(Effect::is_prompt) {
+                        self.env.turns.prompt_delivered(&self.id);
+                    }
                     if done {
                         let command = Command::Done { of_seq };
                         self.execute(command, Durability::Buffered, None, true).await;
