@@ -326,6 +326,67 @@ mod tests {
         assert_eq!(of("session.state_changed", 14)["new_state"], "FAILED");
     }
 
+    /// Kinds and shapes that a plain life has not: fields that are absent, content that is no string or
+    /// was taken out, codes and kinds of a newer program.
+    fn oddities() -> Vec<Record> {
+        let lines = [
+            json!({"kind": "session.created", "session_id": "s"}),
+            json!({"kind": "agent.updated", "execution_id": "e", "run_id": "r", "what": "plan",
+                   "truncated": true, "update": {"z": 1, "a": [null]}}),
+            json!({"kind": "agent.updated", "execution_id": "e", "what": "usage"}),
+            json!({"kind": "agent.configured", "mode": "plan", "options": {"b": true, "a": "x"}}),
+            json!({"kind": "message.user", "message_id": "m1", "run_id": "r1",
+                   "content": [{"type": "text", "text": "look"}, {"type": "resource_link", "uri": "u", "name": "n"}]}),
+            json!({"kind": "message.user", "message_id": "m2", "redacted": true}),
+            json!({"kind": "message.delta", "message_id": "m3", "run_id": "r1", "offset": 0, "length": 2,
+                   "channel": "thought", "text": "hm"}),
+            json!({"kind": "message.delta", "message_id": "m3", "offset": 2, "length": 2, "redacted": true}),
+            json!({"kind": "executor.error", "execution_id": "e", "reason": "launch_failed", "code": "of_tomorrow"}),
+            json!({"kind": "executor.unreachable", "execution_id": "e"}),
+            json!({"kind": "status.derived", "status": "of_tomorrow"}),
+            json!({"kind": "run.completed", "run_id": 7}),
+            json!({"kind": "of.tomorrow", "critical": true, "b": {"d": 1, "c": 2}, "a": "x"}),
+        ];
+        let record = |(seq, line): (Seq, Value)| {
+            let text = line.to_string();
+            // One that its kind does not allow is read as a store has it.
+            let damaged = |kind: &str| Record {
+                seq,
+                ts: "2026-02-21T10:01:10.000Z".parse().unwrap(),
+                kind: kind.into(),
+                header: text.clone().into(),
+                content: piton_core::record::Content::None,
+            };
+            match line["kind"].as_str() {
+                Some(kind @ "run.completed") => damaged(kind),
+                _ => record(seq, line),
+            }
+        };
+        (1..).zip(lines).map(record).collect()
+    }
+
+    /// Clients of every version read these: what is sent for a record does not change by a byte.
+    /// `PITON_UPDATE=1` writes the file.
+    #[test]
+    fn the_wire_is_as_it_was() {
+        let sent = |records: &[Record]| {
+            let owner = Owner { session: "s".parse().unwrap(), task: None };
+            let none = Derived { name: Name::Idle, reason: Reason::NeverRun };
+            let transition = Transition { before: none, after: none };
+            let entries = records.iter().map(|record| Entry { record: record.clone(), transition });
+            let frames = entries.flat_map(|entry| translate(&owner, &entry));
+            frames.map(|frame| frame.text() + "\n").collect::<String>()
+        };
+        let life: String =
+            frame(&life(), trail(0)).into_iter().map(|frame| frame.text() + "\n").collect();
+        let sent = life + &sent(&oddities());
+        if std::env::var_os("PITON_UPDATE").is_some() {
+            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/sockets/wire.jsonl");
+            std::fs::write(path, &sent).unwrap();
+        }
+        assert_eq!(sent, include_str!("wire.jsonl"));
+    }
+
     /// From wherever one reads on, the rest is the same.
     #[test]
     fn it_does_not_matter_where_one_begins() {
