@@ -154,7 +154,7 @@ impl Log {
     }
 
     /// Makes the batch durable. A full disk is waited for: nothing of the batch is written meanwhile,
-    /// and nothing else happens. Until somebody stops the run: then there is one more try, and the
+    /// and nothing else happens. Until a caller stops the run: then there is one more try, and the
     /// error. What the log has is what a resume continues with.
     pub(crate) async fn commit_or_stop<S>(
         &mut self,
@@ -177,7 +177,7 @@ impl Log {
             match self.writer.append(&self.id, at, batch, synced, summary).await {
                 Ok(_) => return Ok(()),
                 Err(error) if error.code() == Code::DiskFull && !is_stopping => {
-                    tracing::warn!(session = %self.id, "no space is left; the graph waits for it");
+                    tracing::warn!(session = %self.id, "the disk is full; the graph waits for space");
                     tokio::select! {
                         () = tokio::time::sleep(delay) => {
                             delay = (delay * 2).min(FULL_DELAY_MAX);

@@ -179,7 +179,7 @@ impl RunHandle {
     }
 
     /// Has the run decide a command about its session: an answer, a token, a title. What would change
-    /// the run itself is refused with `run_in_progress`. `None`: the run has ended, and somebody else
+    /// the run itself is refused with `run_in_progress`. `None`: the run has ended, and another caller
     /// may write to the session.
     pub async fn execute(&self, command: Command) -> Result<Option<Decided>> {
         let (reply, decided) = oneshot::channel();

@@ -51,7 +51,7 @@ pub(super) async fn start(runner: Runner, inputs: Map<String, Value>) -> Result<
     begin(runner, log, config, claim, at).await
 }
 
-/// A graph with `agent` nodes needs somebody who runs agents.
+/// A graph with `agent` nodes needs a host that runs agents.
 fn check_agents(runner: &Runner) -> Result<()> {
     let nodes: Vec<String> = runner.graph.agent_nodes().map(str::to_owned).collect();
     if nodes.is_empty() || runner.agents.is_some() {

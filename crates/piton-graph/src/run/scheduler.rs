@@ -123,7 +123,7 @@ impl Scheduler {
         for path in graph.topology().nodes() {
             match state.phase(path) {
                 NodePhase::Failed { .. } if state.node(path).is_some_and(|node| node.handled) => {}
-                // Its next attempt keeps its time, whoever makes it.
+                // Its next attempt keeps its time, by which process it is made.
                 NodePhase::Failed { retry_at: Some(at), .. } => {
                     retries.insert(path.to_owned(), Instant::now() + at.since(now()));
                 }
