@@ -253,7 +253,7 @@ impl State {
     }
 
     /// An agent that lived inside a dead boot can be told nothing any more, and one that the boot was
-    /// about to start is started by nobody.
+    /// about to start is started by no supervisor.
     fn apply_lease(&mut self, boot: &BootId) -> Change {
         if self.lease.owner.as_ref() == Some(boot) {
             return Change::Inner;

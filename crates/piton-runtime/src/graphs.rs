@@ -61,7 +61,7 @@ impl HostedGraphs {
         Some(Reservation { graphs: Arc::clone(self), session: session.clone(), sender })
     }
 
-    /// Has the session's run decide what somebody asks for. `None`: no graph runs there.
+    /// Has the session's run decide what a client asks for. `None`: no graph runs there.
     pub(crate) async fn forward(&self, session: &SessionId, work: &Work) -> Option<Result<Ack>> {
         loop {
             if !self.is_hosted(session) {

@@ -27,6 +27,7 @@ mod settings;
 mod supervisor;
 mod sweeper;
 mod tally;
+mod titles;
 mod tokens;
 mod view;
 mod worktrees;

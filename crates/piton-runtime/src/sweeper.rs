@@ -188,7 +188,7 @@ impl Sweeper {
         match self.coordinator.execute(&row.session, command, Durability::Synced).await {
             Ok(ack) => ack.verdict != Verdict::Already,
             Err(error) => {
-                tracing::warn!(session = %row.session, code = %error.code(), "not swept");
+                tracing::warn!(session = %row.session, code = %error.code(), "the session was not swept");
                 false
             }
         }

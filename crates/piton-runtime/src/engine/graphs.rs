@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 use crate::graphs::{HostedGraphs, Reservation};
 use crate::service::Options;
 
-/// How often a resume is tried again when somebody else wrote to the session in between.
+/// How often a resume is tried again when another writer wrote to the session in between.
 const RESUME_TRIES: usize = 5;
 const PAGE_ROWS: usize = 256;
 /// Checkpoints in a list, at most and by default.

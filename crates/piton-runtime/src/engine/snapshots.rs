@@ -449,7 +449,7 @@ impl TurnSnapshots for Snapshots {
         let (this, session, run_id) = (self.clone(), session.clone(), run_id.clone());
         tokio::spawn(async move {
             if let Err(error) = this.after_turn(&session, run_id).await {
-                tracing::debug!(%session, code = %error.code(), "no snapshot after the turn");
+                tracing::debug!(%session, code = %error.code(), "no snapshot was taken after the turn");
             }
             let slot = this.slot(&session);
             let mut known = slot.known();

@@ -238,7 +238,7 @@ impl Supervisors {
         let context = StartContext::Native;
         let request = StartRequest { trigger, context, auth_method: None, answer };
         if let Err(error) = self.send(session, Message::Start(request)) {
-            tracing::warn!(%session, code = %error.code(), %error, "no agent");
+            tracing::warn!(%session, code = %error.code(), %error, "the agent was not started");
         }
     }
 
@@ -288,7 +288,7 @@ impl Supervisors {
             return;
         }
         if let Err(error) = self.send(session, Message::Wake(cause)) {
-            tracing::debug!(%session, %error, "not woken");
+            tracing::debug!(%session, %error, "the supervisor was not woken");
         }
     }
 

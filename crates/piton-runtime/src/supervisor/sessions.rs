@@ -176,7 +176,7 @@ impl Supervisors {
                 starting.spawn(async move {
                     let ensured = supervisors.ensure_running(&session, StartTrigger::Boot).await;
                     if let Err(error) = ensured {
-                        tracing::warn!(%session, code = %error.code(), %error, "no agent");
+                        tracing::warn!(%session, code = %error.code(), %error, "the agent was not started");
                     }
                 });
             }

@@ -357,7 +357,7 @@ impl Supervisor {
             };
             let outcome = start.start(trigger).await;
             if let Err(error) = &outcome {
-                tracing::warn!(%session, code = %error.code(), %error, "no agent");
+                tracing::warn!(%session, code = %error.code(), %error, "the agent was not started");
             }
             if let Some(answer) = answer {
                 // The caller may have left.
