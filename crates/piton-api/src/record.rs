@@ -1,11 +1,15 @@
 //! What a session's log says: records, the conversation, and whether the log is whole.
 
+use std::borrow::Borrow;
+use std::ops::Deref;
+
 use piton_core::conversation::{self, Item};
 use piton_core::id::SessionId;
+use piton_core::record::Error;
 use piton_core::transcript::{Outcome, Text};
-use piton_core::{PromptContent, Seq, Timestamp};
+use piton_core::{Event, PromptContent, Record, Seq, Timestamp};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::agent_view::AgentView;
 use crate::enums::{Channel, Code, Reason, ToolState, ToolStatus};
@@ -42,14 +46,130 @@ pub struct StreamQuery {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RecordPage {
-    /// As the log has them: `seq`, `ts`, `kind` and the kind's fields.
-    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Object>))]
-    pub records: Vec<Value>,
+    pub records: Vec<FlatRecord>,
     /// The last seq of this page; null at the end of the log.
     pub next: Option<Seq>,
 }
 
-/// Something in a conversation.
+/// A record as people and other programs read it: `seq`, `ts`, `kind` and the kind's fields, each as
+/// the log has it. Kinds and fields of a newer program pass through.
+///
+/// Its fields can be read as of any JSON object; [`Self::event`] is the typed view.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "Value", try_from = "Map<String, Value>")]
+pub struct FlatRecord {
+    seq: Seq,
+    fields: Value,
+}
+
+impl FlatRecord {
+    pub fn seq(&self) -> Seq {
+        self.seq
+    }
+
+    pub fn kind(&self) -> &str {
+        self.fields["kind"].as_str().unwrap_or_default()
+    }
+
+    /// What the record says. A kind that this program does not know is `Event::Unknown`; an error if a
+    /// known kind lacks a field.
+    pub fn event(&self) -> Result<Event, Error> {
+        Ok(self.to_record()?.event()?)
+    }
+
+    /// The record as the core has it.
+    pub fn to_record(&self) -> Result<Record, Error> {
+        let Value::Object(fields) = &self.fields else { return Err(Error::Field("seq")) };
+        Record::from_flat(fields.clone())
+    }
+
+    pub fn into_value(self) -> Value {
+        self.fields
+    }
+}
+
+impl Deref for FlatRecord {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        &self.fields
+    }
+}
+
+impl Borrow<Value> for FlatRecord {
+    fn borrow(&self) -> &Value {
+        &self.fields
+    }
+}
+
+impl From<FlatRecord> for Value {
+    fn from(record: FlatRecord) -> Self {
+        record.fields
+    }
+}
+
+impl TryFrom<&Record> for FlatRecord {
+    type Error = Error;
+
+    fn try_from(record: &Record) -> Result<Self, Error> {
+        record.to_flat()?.try_into()
+    }
+}
+
+impl TryFrom<Map<String, Value>> for FlatRecord {
+    type Error = Error;
+
+    fn try_from(fields: Map<String, Value>) -> Result<Self, Error> {
+        let seq = fields.get("seq").and_then(Value::as_u64).ok_or(Error::Field("seq"))?;
+        // In place of a record that is damaged a stream has these two alone.
+        fields.get("kind").and_then(Value::as_str).ok_or(Error::Field("kind"))?;
+        Ok(Self { seq, fields: Value::Object(fields) })
+    }
+}
+
+#[cfg(feature = "openapi")]
+mod schema {
+    use std::borrow::Cow;
+
+    use utoipa::openapi::RefOr;
+    use utoipa::openapi::schema::{
+        AdditionalProperties, KnownFormat, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type,
+    };
+    use utoipa::{PartialSchema, ToSchema};
+
+    use super::FlatRecord;
+
+    impl PartialSchema for FlatRecord {
+        fn schema() -> RefOr<Schema> {
+            let one = |kind: Type, what: &str| {
+                ObjectBuilder::new().schema_type(SchemaType::new(kind)).description(Some(what))
+            };
+            let seq = one(Type::Integer, "The position in the log.")
+                .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
+                .minimum(Some(0));
+            let what = "A record as the log has it: `seq`, `ts`, `kind` and the fields of the kind. Kinds \
+                        and fields that a client does not know are to be ignored.";
+            ObjectBuilder::new()
+                .property("seq", seq)
+                .property("ts", one(Type::String, "When it was written."))
+                .property("kind", one(Type::String, "The kind of record: `run.started`, …"))
+                .required("seq")
+                .required("ts")
+                .required("kind")
+                .additional_properties(Some(AdditionalProperties::FreeForm(true)))
+                .description(Some(what))
+                .into()
+        }
+    }
+
+    impl ToSchema for FlatRecord {
+        fn name() -> Cow<'static, str> {
+            Cow::Borrowed("FlatRecord")
+        }
+    }
+}
+
+/// An entry of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -105,7 +225,7 @@ pub enum Message {
         #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
         result: Option<Value>,
     },
-    /// Something that happened to the conversation.
+    /// An event of the conversation.
     Notice {
         seq: Seq,
         #[cfg_attr(feature = "openapi", schema(value_type = String))]
@@ -252,11 +372,57 @@ pub struct MessagePage {
 pub struct Verification {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub session_id: SessionId,
-    /// Whether everything is as it was written.
+    /// The log is intact.
     pub good: bool,
-    /// Records that are good, from the first on.
+    /// All records up to this seq are intact.
     pub good_to: Seq,
-    /// The first thing that is wrong.
+    /// The first problem.
     pub problem: Option<String>,
     pub anchored_to: Option<Seq>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What passes through this type does not change by a byte, also what no program knows yet.
+    #[test]
+    fn a_record_is_as_it_was() {
+        for line in [
+            r#"{"seq":7,"ts":"2026-02-21T10:01:10.000Z","kind":"of.tomorrow","z":{"b":1,"a":[null]},"a":1.50}"#,
+            r#"{"kind":"message.user","seq":8,"content":"x","message_id":"m","ts":"2026-02-21T10:01:10Z"}"#,
+        ] {
+            let record: FlatRecord = serde_json::from_str(line).unwrap();
+            let value: Value = serde_json::from_str(line).unwrap();
+            assert_eq!(serde_json::to_string(&record).unwrap(), value.to_string());
+        }
+    }
+
+    #[test]
+    fn a_record_has_a_typed_view() {
+        let read = |line: &str| serde_json::from_str::<FlatRecord>(line);
+        let ts = r#""ts":"2026-02-21T10:01:10.000Z""#;
+        let user =
+            format!(r#"{{"seq":8,{ts},"kind":"message.user","message_id":"m","content":"x"}}"#);
+        let user = read(&user).unwrap();
+        let Event::MessageUser(event) = user.event().unwrap() else { panic!("{user:?}") };
+        assert_eq!((user.seq(), user.kind(), event.message_id.as_str()), (8, "message.user", "m"));
+        assert_eq!(user.to_record().unwrap().content_field("content"), Some("x".into()));
+        let unknown = read(&format!(r#"{{"seq":8,{ts},"kind":"of.tomorrow"}}"#)).unwrap();
+        assert!(matches!(unknown.event(), Ok(Event::Unknown(_))));
+        let lacking = read(&format!(r#"{{"seq":8,{ts},"kind":"message.user"}}"#)).unwrap();
+        assert!(lacking.event().is_err());
+        for wrong in ["[]", "{}", r#"{"seq":8}"#, r#"{"seq":"8","kind":"x"}"#] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    /// A stream goes over a record that is damaged: a reader that stopped there would never get on.
+    #[test]
+    fn a_damaged_record_has_its_place() {
+        let damaged = r#"{"seq":8,"kind":"run.started"}"#;
+        let record: FlatRecord = serde_json::from_str(damaged).unwrap();
+        assert_eq!((record.seq(), record.kind()), (8, "run.started"));
+        assert!(record.event().is_err());
+    }
 }

@@ -55,7 +55,7 @@ fn options(given: Option<Value>) -> Result<CheckpointOptions> {
 /// Answers when the session exists and the run has begun; the session's events tell what its nodes do.
 /// The server continues the graph when a wait of it is answered, and after a restart.
 #[utoipa::path(post, path = "/graphs/run", operation_id = "run_graph", tag = "graphs", request_body = RunGraphRequest,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same key, it is run once")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 201, body = SessionCreated),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn run(
@@ -74,7 +74,7 @@ pub(crate) async fn run(
 /// Resumes a graph: where it stood, or from a checkpoint, with keys of its memory set first.
 #[utoipa::path(post, path = "/sessions/{session_id}/graph/resume", operation_id = "resume_graph", tag = "graphs", request_body = Option<ResumeGraphRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same key, it is done once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 200, body = GraphResumed),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn resume(
@@ -99,7 +99,7 @@ pub(crate) async fn resume(
     })))
 }
 
-/// The graph that a session runs: its nodes and edges, and how far each came.
+/// Returns the graph that a session runs: its nodes and edges with their progress.
 #[utoipa::path(get, path = "/sessions/{session_id}/graph", operation_id = "show_graph", tag = "graphs",
     params(("session_id" = String, Path, description = "The session's id"), GraphQuery),
     responses((status = 200, body = GraphView),
@@ -176,7 +176,7 @@ pub(crate) async fn inspect(
     Ok(Json(wire(&app.engine().checkpoint(&session, &checkpoint, include_memory).await?)?))
 }
 
-/// Deletes a checkpoint. One that a lineage, a wait or a resume begins with is refused.
+/// Deletes a checkpoint. Refused for one that a lineage, a wait or a resume needs.
 #[utoipa::path(delete, path = "/sessions/{session_id}/checkpoints/{checkpoint_id}", operation_id = "delete_checkpoint", tag = "graphs",
     params(("session_id" = String, Path, description = "The session's id"),
         ("checkpoint_id" = String, Path, description = "The checkpoint's id, or the beginning or end of it")),
@@ -192,7 +192,7 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Prunes old checkpoints. What a lineage, a wait or a resume begins with stays.
+/// Prunes old checkpoints. Checkpoints that a lineage, a wait or a resume needs are kept.
 #[utoipa::path(post, path = "/sessions/{session_id}/checkpoints/prune", operation_id = "prune_checkpoints", tag = "graphs", request_body = Option<PruneCheckpointsRequest>,
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = CheckpointsPruned),

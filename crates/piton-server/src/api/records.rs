@@ -4,8 +4,8 @@ use axum::Json;
 use axum::extract::State;
 use piton_api::problem::Problem as Document;
 use piton_api::record::{
-    BootstrapQuery, Message, MessagePage, MessageQuery, RecordPage, RecordQuery, SessionBootstrap,
-    Verification,
+    BootstrapQuery, FlatRecord, Message, MessagePage, MessageQuery, RecordPage, RecordQuery,
+    SessionBootstrap, Verification,
 };
 use piton_core::id::SessionId;
 use piton_core::status::Name;
@@ -13,7 +13,6 @@ use piton_core::turns::is_live;
 use piton_core::{Code, Record, Seq, conversation};
 use piton_runtime::ConversationPage;
 use piton_store::Detail;
-use serde_json::Value;
 
 use super::{queue, status, store, tasks};
 use crate::app::App;
@@ -63,11 +62,11 @@ pub(crate) async fn records(
 ) -> Result<Json<RecordPage>> {
     let session = SessionId::from_user(&session)?;
     let (records, next) = window(&app, &session, &wanted).await?;
-    Ok(Json(RecordPage { records: flat(&session, &records)?, next }))
+    Ok(Json(RecordPage { records: flat(&session, &records, |record| record.try_into())?, next }))
 }
 
-/// A page of what no session's log tells of: who was let in and by whom, what was done, what was
-/// refused, which sessions left. Digests, and what was answered, are left out.
+/// Reads the audit log: access tokens, actions, refusals, deleted and archived sessions. Digests and
+/// kept responses are left out.
 #[utoipa::path(get, path = "/audit", tag = "access", params(RecordQuery),
     responses((status = 200, body = RecordPage),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
@@ -81,16 +80,22 @@ pub(crate) async fn audit(
         return Ok(Json(RecordPage { records: Vec::new(), next: None }));
     }
     let (records, next) = window(&app, &metadata, &wanted).await?;
-    let mut records = flat(&metadata, &records)?;
-    for record in records.iter_mut().filter_map(Value::as_object_mut) {
-        record.retain(|name, _| !["hash", "key", "digest", "response"].contains(&name.as_str()));
-    }
+    let without_secrets = |record: &Record| {
+        let mut fields = record.to_flat()?;
+        fields.retain(|name, _| !["hash", "key", "digest", "response"].contains(&name.as_str()));
+        fields.try_into()
+    };
+    let records = flat(&metadata, &records, without_secrets)?;
     Ok(Json(RecordPage { records, next }))
 }
 
-fn flat(session: &SessionId, records: &[Record]) -> Result<Vec<Value>> {
+fn flat(
+    session: &SessionId,
+    records: &[Record],
+    read: impl Fn(&Record) -> Result<FlatRecord, piton_core::record::Error>,
+) -> Result<Vec<FlatRecord>> {
     let flat = |record: &Record| {
-        record.to_flat().map(Value::Object).map_err(|error| {
+        read(record).map_err(|error| {
             Problem::from(piton_store::Error::RecordDamaged {
                 session: session.clone(),
                 seq: record.seq,

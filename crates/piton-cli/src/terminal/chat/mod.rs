@@ -145,7 +145,7 @@ pub(crate) struct Chat<'a> {
 enum Event {
     Typed(Option<Typed>),
     Settle,
-    Record(piton_api::client::Result<Value>),
+    Record(piton_api::client::Result<piton_api::record::FlatRecord>),
     Done(Option<Done>),
     Resize,
     Interrupt,

@@ -12,7 +12,6 @@ use piton_api::record::RecordQuery;
 use piton_api::session::{ResumeRequest, RunRequest, SessionQuery};
 use piton_core::id::SessionId;
 use ratatui::crossterm::event::{KeyCode, KeyModifiers};
-use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -45,7 +44,7 @@ pub(crate) enum Chosen {
 }
 
 enum Done {
-    Preview(SessionId, u64, Vec<Value>),
+    Preview(SessionId, u64, Vec<piton_api::record::FlatRecord>),
     Acted(String, Result<(), ClientError>),
     Forked(Result<SessionId, ClientError>),
     /// The oldest open question of a session, if it has one.

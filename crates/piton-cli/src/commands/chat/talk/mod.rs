@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use piton_api::client::{self, Client, Records};
 use piton_api::queue::PromptRequest;
+use piton_api::record::FlatRecord;
 use piton_core::id::{SessionId, WaitId};
 use piton_core::{PromptContent, Seq};
 use serde_json::Value;
@@ -64,7 +65,7 @@ pub(super) struct Talk<'a> {
     /// the history tells, is not the end of the one that was just begun.
     open_runs: BTreeSet<String>,
     /// How the latest run ended, and the record that says so.
-    last_end: Option<(Outcome, Value)>,
+    last_end: Option<(Outcome, FlatRecord)>,
     /// The session is new, and its agent is being started: nothing can be said to it yet.
     awaits_agent: bool,
     /// What is said to it as soon as it is ready.
@@ -94,7 +95,7 @@ struct Rejecting {
 
 /// What happened.
 enum Event {
-    Record(client::Result<Value>),
+    Record(client::Result<FlatRecord>),
     Typed(Option<Typed>),
     KeysDue,
     CtrlC,
@@ -179,7 +180,7 @@ impl<'a> Talk<'a> {
         if is_on_screen {
             self.typed_messages.insert(accepted.message_id);
         }
-        // It runs, though its records are still on their way here. Ctrl-C is counted anew.
+        // It runs, though its records are still on their way here. Ctrl-C is counted from zero.
         self.interrupted_at = None;
         self.open_runs.extend(self.own_run.clone());
         self.last_end = None;
