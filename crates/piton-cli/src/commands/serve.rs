@@ -296,7 +296,7 @@ async fn ended(reloader: &dyn Reload) -> Result<Exit> {
             _ = hangup.recv() => {
                 if let Err(error) = reloader.reload() {
                     let ReloadError { code, message } = error;
-                    tracing::error!(%code, %message, "the settings stay as they were");
+                    tracing::error!(%code, %message, "the settings were not reloaded");
                 }
             }
         }

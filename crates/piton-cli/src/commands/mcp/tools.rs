@@ -252,7 +252,7 @@ impl Tools {
     }
 
     /// Answers a graph that runs here while other branches run, one of the server there, and one that
-    /// nobody runs by continuing it here.
+    /// that no process runs by continuing it here.
     async fn give_answer(&self, session: &SessionId, wait: &WaitId, answer: Value) -> Result<()> {
         if let Some(run) = self.0.runs.handle(session)
             && run.answer(wait.clone(), answer.clone()).await?

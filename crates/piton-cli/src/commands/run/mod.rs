@@ -74,7 +74,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
 }
 
 /// The server that a new graph runs on; `None`: it runs in this process. Agents belong to a server, and
-/// beside a server nobody else writes to a store of files.
+/// beside a server no other process writes to a store of files.
 pub(crate) async fn server_for_run(cx: &Context, graph: &Graph) -> Result<Option<Client>> {
     if graph.agent_nodes().next().is_some() {
         return Ok(Some(background::ensure(cx).await?));

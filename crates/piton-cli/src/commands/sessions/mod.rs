@@ -25,6 +25,7 @@ pub(super) mod prompt;
 mod prune;
 mod queue;
 mod redact;
+mod rename;
 mod repair;
 mod resume;
 mod resume_token;
@@ -64,6 +65,7 @@ pub(crate) enum Command {
     Answer(answer::Args),
     Prompt(prompt::Args),
     Set(set::Args),
+    Rename(rename::Args),
     Login(login::Args),
     /// List, edit, move and remove queued prompts
     #[command(subcommand)]
@@ -103,6 +105,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
         Command::Answer(args) => answer::run(ui, cx, args).await,
         Command::Prompt(args) => prompt::run(ui, cx, args).await,
         Command::Set(args) => set::run(ui, cx, args).await,
+        Command::Rename(args) => rename::run(ui, cx, args).await,
         Command::Login(args) => login::run(ui, cx, args).await,
         Command::Queue(command) => queue::run(ui, cx, command).await,
         Command::Resume(args) => resume::run(ui, cx, args).await,
