@@ -58,6 +58,7 @@ impl Scheduler {
                 self.log.push(NewRecord::with_fields(now(), event, content));
                 if self.config.wants(CheckpointType::SafePoint, 0) {
                     self.push_checkpoint(CheckpointType::SafePoint, &path, None, &description)?;
+                    self.push_pruned_over_maximum();
                 }
                 self.hold_or_reply(&path, reply, replies);
                 return Ok(());
@@ -98,6 +99,7 @@ impl Scheduler {
                 if self.config.wants(CheckpointType::LoopIteration, iteration) {
                     let description = format!("Iteration {} of `{path}`", iteration + 1);
                     self.push_checkpoint(CheckpointType::LoopIteration, &path, None, &description)?;
+                    self.push_pruned_over_maximum();
                 }
                 let (node, count) = (path.clone(), None);
                 self.report(Progress::NodeAdvanced { node, done: iteration + 1, count });

@@ -8,6 +8,7 @@ use piton_core::event::{
     CheckpointPruned, EdgeTaken, MemoryChanged, NodeCompleted, NodeSkipped, OutputAdded,
 };
 use piton_core::graph::{CheckpointConfig, CheckpointType, NodePhase, NodeState};
+use piton_core::id::CheckpointId;
 use piton_core::limits::BATCH_BYTES_MAX;
 use piton_core::{Code, NewRecord};
 use serde_json::{Map, Value};
@@ -252,8 +253,17 @@ impl Scheduler {
 
     fn push_pruned(&mut self) {
         let done = self.log.folded.graph.metrics.nodes_completed;
-        let needed = self.needed();
-        let plan = self.log.folded.index.due_for_pruning(&self.config, done, &needed);
+        let plan = self.log.folded.index.due_for_pruning(&self.config, done);
+        self.prune(&plan);
+    }
+
+    /// Where no node completes, the maximum counts all the same.
+    pub(super) fn push_pruned_over_maximum(&mut self) {
+        let plan = self.log.folded.index.over_maximum(&self.config);
+        self.prune(&plan);
+    }
+
+    fn prune(&mut self, plan: &[CheckpointId]) {
         for checkpoint_ids in plan.chunks(PRUNED_RECORD_MAX) {
             let checkpoint_ids = checkpoint_ids.to_vec();
             self.log.push_event(CheckpointPruned { checkpoint_ids });

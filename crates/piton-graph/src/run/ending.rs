@@ -25,6 +25,7 @@ impl Scheduler {
         for live in self.live.values() {
             live.task.abort();
         }
+        self.push_pruned_over_maximum();
         let run_id = self.run_id.clone();
         let outcome = if stop == Stop::Cancel {
             self.log.decide(Command::Cancel { run_id, reason: Reason::UserRequest })?;

@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 use tokio::sync::{mpsc, watch};
 
 use super::scheduler::{Beginning, Scheduler};
+use super::waiting::redacted_answer;
 use super::{Run, Runner, Stop, check_type, complete_inputs};
 use crate::error::{Error, Result, nearest};
 use crate::graph::Graph;
@@ -170,7 +171,7 @@ pub(super) async fn resume(
     if let Err(why) = check_fit(&runner.graph, &point.state, &point.memory, &modifications) {
         return Err(incompatible(&runner.graph, &log, &events, &point, why, &modifications).await);
     }
-    check_values(&runner.graph, &point, &modifications, excluded)?;
+    check_values(&runner.graph, &log, &point, &modifications, excluded)?;
     let run_id = continue_run(&mut log, point.is_older)?;
     let resumed_from = point.checkpoint.as_ref().map(|entry| entry.checkpoint_id.clone());
     if let (true, Some(entry)) = (point.is_older, &point.checkpoint) {
@@ -372,26 +373,43 @@ async fn incompatible(
 /// Values that are never saved and that a node will read have to be given again.
 fn check_values(
     graph: &Graph,
+    log: &Log,
     point: &Point,
     modifications: &Map<String, Value>,
     excluded: &[String],
 ) -> Result<()> {
     let patterns = KeyPatterns::new(excluded);
-    let read: BTreeSet<&String> = unfinished(graph, &point.state)
-        .filter_map(|path| graph.spec().nodes.get(path))
-        .flat_map(|node| &node.reads)
-        .collect();
+    let nodes = || {
+        unfinished(graph, &point.state)
+            .filter_map(|path| Some((path, graph.spec().nodes.get(path)?)))
+    };
+    let mut read: BTreeSet<&String> = nodes().flat_map(|(_, node)| &node.reads).collect();
+    // What a condition reads, unless the node before it is to write it.
+    let checked = graph.checked();
+    for (number, edge) in checked.spec.edges.iter().enumerate() {
+        let Some((_, node)) = nodes().find(|(path, _)| *path == edge.from) else { continue };
+        let keys = checked.conditions.get(&number).into_iter().flatten();
+        read.extend(keys.filter(|key| !node.writes.contains(*key)));
+    }
     let is_lost = |key: &&String| {
         let entry = point.state.memory.get(*key);
         entry.is_some_and(|entry| entry.excluded || patterns.matches(key))
             && !modifications.contains_key(*key)
     };
     let mut keys: Vec<String> = read.into_iter().filter(is_lost).cloned().collect();
-    // What a node wrote before its safe point and does not write again.
-    let nodes = unfinished(graph, &point.state).filter_map(|path| point.state.node(path));
-    for key in nodes.filter_map(|node| node.safe_point.as_ref()).flat_map(|at| &at.excluded_keys) {
-        if !modifications.contains_key(key) && !keys.contains(key) {
-            keys.push(key.clone());
+    // What a node wrote before its safe point and does not write again, and what it was answered.
+    let lineages = log.folded.lineages.ancestry(log.lineage());
+    let mut unkept: Vec<&str> = Vec::new();
+    for (path, node) in nodes() {
+        let safe_point = point.state.node(path).and_then(|state| state.safe_point.as_ref());
+        let excluded = safe_point.into_iter().flat_map(|at| &at.excluded_keys);
+        let redacted = safe_point.filter(|at| at.redacted).map(|_| &node.writes);
+        unkept.extend(excluded.chain(redacted.into_iter().flatten()).map(String::as_str));
+        unkept.extend(redacted_answer(&log.id, &lineages, &point.state, (path, node)));
+    }
+    for key in unkept {
+        if !modifications.contains_key(key) && !keys.iter().any(|known| known == key) {
+            keys.push(key.to_owned());
         }
     }
     if keys.is_empty() { Ok(()) } else { Err(Error::ValuesRequired { keys }) }

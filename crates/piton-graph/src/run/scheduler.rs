@@ -88,8 +88,6 @@ pub(super) struct Scheduler {
     progress: Option<mpsc::UnboundedSender<Progress>>,
     /// The newest checkpoint: the next one's parent.
     pub(super) parent: Option<CheckpointId>,
-    /// The checkpoint before each open wait.
-    pub(super) waits: BTreeMap<WaitId, CheckpointId>,
     working_dir: Option<String>,
     /// What is reported when the batch is durable.
     unreported: Vec<Progress>,
@@ -160,7 +158,6 @@ impl Scheduler {
             can_be_stopped: true,
             progress,
             parent,
-            waits: BTreeMap::new(),
             working_dir,
             unreported: Vec::new(),
         }
@@ -181,7 +178,9 @@ impl Scheduler {
                 .values()
                 .filter(|live| live.wait.is_none() && live.held.is_none())
                 .count();
-            if at_work == 0 && (!is_starting || self.retries.is_empty()) {
+            let is_idle = at_work == 0 && (!is_starting || self.retries.is_empty());
+            // The node of a wait whose time has passed fails first, and the graph may continue.
+            if is_idle && !(is_starting && self.has_passed_wait()) {
                 return self.end(stop).await;
             }
             let wake = self.next_wake(is_starting);
@@ -317,7 +316,9 @@ impl Scheduler {
             // What the safe point could not keep: known here still, or set by a user.
             let state = self.log.folded.graph.node(&path).and_then(|node| node.safe_point.as_ref());
             let lost = self.lost_writes.get(&path);
-            for key in state.into_iter().flat_map(|state| &state.excluded_keys) {
+            let redacted = state.is_some_and(|state| state.redacted).then_some(&node.writes);
+            let unkept = state.into_iter().flat_map(|state| &state.excluded_keys);
+            for key in unkept.chain(redacted.into_iter().flatten()) {
                 let known = lost.and_then(|lost| lost.get(key)).cloned();
                 let set = self.memory.get(key).map(|value| (**value).clone());
                 writes.extend(known.or(set).map(|value| (key.clone(), value)));
@@ -459,12 +460,6 @@ impl Scheduler {
         let record = NewRecord::with_content(now(), event, "description", description.into());
         self.log.push(record);
         Ok(())
-    }
-
-    /// Checkpoints that a wait needs: they are not pruned.
-    pub(super) fn needed(&self) -> BTreeSet<CheckpointId> {
-        let open = self.live.values().filter_map(|live| live.wait.as_ref());
-        open.filter_map(|wait| self.waits.get(&wait.id).cloned()).collect()
     }
 }
 

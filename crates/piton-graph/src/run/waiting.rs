@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use piton_core::decide::{self, Command, Verdict};
 use piton_core::event::WaitKind;
-use piton_core::graph::{Answer, CheckpointType};
-use piton_core::id::WaitId;
+use piton_core::graph::{Answer, CheckpointType, GraphState};
+use piton_core::id::{SessionId, WaitId};
 use piton_core::limits;
 use piton_core::token::NewToken;
 use piton_core::{Code, Seq};
@@ -17,7 +17,7 @@ use super::scheduler::{LiveWait, Reply, Scheduler};
 use super::{Decided, GivenAnswer, GivenCommand, Progress};
 use crate::checkpoints;
 use crate::error::{NodeError, Result};
-use crate::spec::NodeKind;
+use crate::spec::{NodeKind, NodeSpec};
 use crate::store::{new_token, now};
 
 /// What the log has in the place of an answer that must not be written.
@@ -27,11 +27,7 @@ impl Scheduler {
     /// The id of a node's wait: the same for every attempt in a lineage, so that an answer is found
     /// again.
     fn wait_id(&self, lineage: u32, path: &str, visit: u32, number: u32, round: u32) -> WaitId {
-        let name = format!("{}/{lineage}/{path}/{visit}/{number}/{round}", self.log.id);
-        let digest = piton_core::canonical::digest(&name.into());
-        let text = format!("{}{}", WaitId::PREFIX, &digest[..32]);
-        // Hex digits behind a prefix are an id.
-        text.parse().unwrap_or_else(|_| WaitId::at(0))
+        wait_id(&self.log.id, (lineage, path, visit), number, round)
     }
 
     /// Whether a node asked a person in this visit.
@@ -70,8 +66,9 @@ impl Scheduler {
         let secret = self.excluded_writes(path);
         let lineage = self.log.lineage();
         let ancestry = self.log.folded.lineages.ancestry(lineage);
-        // A question whose time passed is asked again under another id, and so is one whose answer
-        // must not be written and is not known any more.
+        let failed = self.log.folded.graph.node(path).and_then(|node| node.failed_seq);
+        // A question whose answer must not be written and is not known any more is asked again under
+        // another id. So is one whose time passed, once its node has failed for it.
         let mut found = None;
         for lineage in ancestry {
             let mut round = 0;
@@ -83,14 +80,27 @@ impl Scheduler {
                         replies.push((reply, Ok(answer.unwrap_or(Value::Null))));
                         return Ok(());
                     }
-                    Some(Answer::Given { .. }) => match self.secret_answers.get(&id) {
-                        Some(answer) => {
-                            replies.push((reply, Ok(answer.clone())));
-                            return Ok(());
+                    Some(Answer::Redacted) if secret.is_empty() => {
+                        let node = self.graph.spec().nodes.get(path);
+                        let key = node.and_then(NodeSpec::result_key).map(str::to_owned);
+                        let set = self.value_instead_of_answer(path, key.as_slice());
+                        replies.push((reply, set.ok_or_else(|| redacted(path))));
+                        return Ok(());
+                    }
+                    Some(Answer::Expired { seq }) if failed.is_none_or(|failed| failed < *seq) => {
+                        replies.push((reply, Err(expired())));
+                        return Ok(());
+                    }
+                    Some(Answer::Given { .. } | Answer::Redacted) => {
+                        match self.secret_answers.get(&id) {
+                            Some(answer) => {
+                                replies.push((reply, Ok(answer.clone())));
+                                return Ok(());
+                            }
+                            None => round += 1,
                         }
-                        None => round += 1,
-                    },
-                    Some(Answer::Cancelled) => round += 1,
+                    }
+                    Some(Answer::Cancelled | Answer::Expired { .. }) => round += 1,
                     None => break Some(id),
                 }
             };
@@ -120,7 +130,7 @@ impl Scheduler {
                     let description = format!("Before `{path}` waits for an answer");
                     let kind = CheckpointType::UserCheckpoint;
                     self.push_checkpoint(kind, path, None, &description)?;
-                    self.waits.extend(self.parent.clone().map(|parent| (id.clone(), parent)));
+                    self.push_pruned_over_maximum();
                 }
                 let fresh = NewToken::from(&new_token()?);
                 let (run_id, wait_id) = (self.run_id.clone(), id.clone());
@@ -145,6 +155,13 @@ impl Scheduler {
         let deadlines = self.live.values().filter_map(|live| live.wait.as_ref()?.deadline_at);
         let deadlines = deadlines.map(|at| Instant::now() + at.since(now()));
         retries.chain(deadlines).min()
+    }
+
+    /// Whether a node waits for an answer whose time has passed.
+    pub(super) fn has_passed_wait(&self) -> bool {
+        let now = now();
+        let mut deadlines = self.live.values().filter_map(|live| live.wait.as_ref()?.deadline_at);
+        deadlines.any(|at| at <= now)
     }
 
     /// An answer that came while other nodes run. Returns who gave it, to hear when it is durable.
@@ -240,15 +257,58 @@ impl Scheduler {
         self.log.decide(Command::Sweep { live: true })?;
         for live in self.live.values_mut() {
             let is_over = live.wait.as_ref().is_some_and(|wait| {
-                self.log.folded.graph.answers.get(&wait.id) == Some(&Answer::Cancelled)
+                let answer = self.log.folded.graph.answers.get(&wait.id);
+                matches!(answer, Some(Answer::Expired { .. }))
             });
             if is_over && let Some(wait) = live.wait.take() {
-                let error = NodeError::new("No answer came in time");
-                replies.push((wait.reply, Err(error.with_code(Code::WaitExpired).permanent())));
+                replies.push((wait.reply, Err(expired())));
             }
         }
         Ok(())
     }
+}
+
+fn wait_id(
+    session: &SessionId,
+    (lineage, path, visit): (u32, &str, u32),
+    number: u32,
+    round: u32,
+) -> WaitId {
+    let name = format!("{session}/{lineage}/{path}/{visit}/{number}/{round}");
+    let digest = piton_core::canonical::digest(&name.into());
+    let text = format!("{}{}", WaitId::PREFIX, &digest[..32]);
+    // Hex digits behind a prefix are an id.
+    text.parse().unwrap_or_else(|_| WaitId::at(0))
+}
+
+/// The key that a node of a person writes, if what was answered in this visit was redacted: it has to
+/// be set instead.
+pub(super) fn redacted_answer<'a>(
+    session: &SessionId,
+    lineages: &[u32],
+    state: &GraphState,
+    (path, node): (&str, &'a NodeSpec),
+) -> Option<&'a str> {
+    let key = node.result_key().filter(|_| matches!(node.kind, NodeKind::Human(_)))?;
+    let visit = state.visit(path);
+    let is_redacted = lineages.iter().any(|lineage| {
+        let id = |round| wait_id(session, (*lineage, path, visit), 0, round);
+        let answers = (0..).map_while(|round| state.answers.get(&id(round)));
+        answers.last() == Some(&Answer::Redacted)
+    });
+    is_redacted.then_some(key)
+}
+
+/// What a node fails with in whose middle an answer is missing: no key has its value.
+fn redacted(path: &str) -> NodeError {
+    NodeError::new(format!("An answer that `{path}` was given has been redacted"))
+        .with_code(Code::MemoryValueRequired)
+        .permanent()
+}
+
+/// What the node of a wait fails with whose time has passed.
+fn expired() -> NodeError {
+    NodeError::new("No answer came in time").with_code(Code::WaitExpired).permanent()
 }
 
 /// Whether a command leaves the run as it is, apart from what it waits for.
