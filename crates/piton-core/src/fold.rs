@@ -91,7 +91,8 @@ impl State {
             Event::GraphBound(e) => self.facts.graph = Some(e.name.clone()),
             Event::GraphHosted(e) => self.facts.graph_on_server = e.by_server,
             // What a graph did is folded beside the session: `graph::GraphState`.
-            Event::GraphForked(_)
+            Event::GraphConfigured(_)
+            | Event::GraphForked(_)
             | Event::NodeStarted(_)
             | Event::NodeCompleted(_)
             | Event::NodeFailed(_)

@@ -15,8 +15,9 @@ use crate::checkpoints;
 use crate::error::{Error, Result, SpecError};
 use crate::node::{LoopBody, MapBody, Node};
 use crate::spec::{
-    AgentSpec, Checked, CommandSpec, EdgeSpec, Effects, GraphSpec, HumanSpec, InputSpec, LoopSpec,
-    MapSpec, MemorySpec, NodeKind, NodeSpec, OutputFormat, Parsed, Retry, ValueType, check,
+    AgentSpec, Checked, CommandSpec, EdgeSpec, Effects, FILE_BYTES_MAX, GraphSpec, HumanSpec,
+    InputSpec, LoopSpec, MapSpec, MemorySpec, NodeKind, NodeSpec, OutputFormat, Parsed, Retry,
+    ValueType, check,
 };
 
 /// A graph, checked. Cheap to clone.
@@ -53,12 +54,12 @@ impl Graph {
         Builder { spec, bodies: BTreeMap::new(), repeated: None }
     }
 
-    /// Reads and checks a graph file, YAML or JSON.
+    /// Reads and checks a graph file, YAML or JSON. Of a file over the limit no more than that is read.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| Error::File { path: name.clone(), source })?;
+        let text =
+            read_spec_file(path).map_err(|source| Error::File { path: name.clone(), source })?;
         let graph = Self::from_text(&text).map_err(|error| match error {
             Error::Spec(error) => SpecError { file: Some(name), ..error }.into(),
             other => other,
@@ -403,5 +404,21 @@ impl Builder {
         let graph = Graph::new(check(parsed)?, self.bodies);
         graph.check_bodies()?;
         Ok(graph)
+    }
+}
+
+/// The text of a file for a graph or for options. Of a file that is too large the text has one byte more
+/// than is allowed, for its reader to refuse.
+pub fn read_spec_file(path: impl AsRef<Path>) -> std::io::Result<String> {
+    use std::io::Read as _;
+    let mut text = Vec::new();
+    std::fs::File::open(path)?.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut text)?;
+    match String::from_utf8(text) {
+        Ok(text) => Ok(text),
+        // The limit may have cut a character.
+        Err(error) if error.as_bytes().len() > FILE_BYTES_MAX => {
+            Ok(String::from_utf8_lossy(error.as_bytes()).into_owned())
+        }
+        Err(error) => Err(std::io::Error::new(std::io::ErrorKind::InvalidData, error)),
     }
 }

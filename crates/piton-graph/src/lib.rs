@@ -23,7 +23,7 @@
 //! # }
 //! ```
 //!
-//! `docs/graphs.md` is the guide.
+//! `docs/guides/graphs.md` is the guide.
 #![expect(
     clippy::single_match_else,
     clippy::struct_field_names,
@@ -47,7 +47,8 @@ pub use agent::{AgentHost, AgentTask};
 pub use checkpoints::answer;
 pub use error::{Error, NodeError, Result, SourceLocation, SpecError};
 pub use graph::{
-    Builder, Graph, NodeDef, agent, command, custom, human, map, repeat, set, template,
+    Builder, Graph, NodeDef, agent, command, custom, human, map, read_spec_file, repeat, set,
+    template,
 };
 pub use node::{ItemContext, LoopBody, LoopContext, LoopStep, MapBody, Node, NodeContext};
 pub use run::{Decided, Failure, Finished, OpenWait, Outcome, Progress, Run, RunHandle, Runner};

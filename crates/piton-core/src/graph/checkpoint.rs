@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::config::CheckpointConfig;
+use super::config::{CheckpointConfig, CheckpointOptions};
 use crate::event::{Event, Seq};
 use crate::id::{CheckpointId, WaitId};
 use crate::time::Timestamp;
@@ -125,6 +125,9 @@ pub struct CheckpointIndex {
     /// The newest checkpoint before a wait, until the record of the wait.
     #[serde(default)]
     asking: Option<CheckpointId>,
+    /// What executions were given.
+    #[serde(default)]
+    options: CheckpointOptions,
 }
 
 impl CheckpointIndex {
@@ -168,6 +171,15 @@ impl CheckpointIndex {
                 if let Some(entry) = self.entry_mut(&e.checkpoint_id) {
                     entry.is_damaged = true;
                 }
+            }
+            Event::GraphConfigured(e) => {
+                // Once excluded, always excluded.
+                let mut keys = std::mem::take(&mut self.options.exclude_memory_keys);
+                let new = e.exclude_memory_keys.iter().filter(|key| !keys.contains(key));
+                let new: Vec<String> = new.cloned().collect();
+                keys.extend(new);
+                self.options = CheckpointOptions::from_given(&e.options);
+                self.options.exclude_memory_keys = keys;
             }
             Event::LineageStarted(e) => {
                 self.kept.insert(e.from_checkpoint_id.clone());
@@ -218,6 +230,12 @@ impl CheckpointIndex {
 
     fn entry_mut(&mut self, id: &CheckpointId) -> Option<&mut CheckpointEntry> {
         self.entries.get_mut(self.by_id.get(id)?)
+    }
+
+    /// The options that the session's executions were given, in the order of their records; excluded
+    /// keys of all levels add up.
+    pub fn options(&self) -> &CheckpointOptions {
+        &self.options
     }
 
     pub fn len(&self) -> usize {

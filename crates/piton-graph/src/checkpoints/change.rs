@@ -26,6 +26,8 @@ async fn change<T>(
     let _claim = store.claim(session)?;
     let config = CheckpointConfig::default();
     let (mut log, _) = Log::load(store, session.clone(), &config).await?;
+    let config = CheckpointConfig::of([store.checkpoint_options(), log.folded.index.options()]);
+    log.configure(&config)?;
     log.take_lease()?;
     let decided = decide(&mut log).await?;
     log.release();

@@ -4,6 +4,7 @@ use piton_core::event::{
     ArtifactAdded, Event, GraphForked, LoopIterated, MapItemCompleted, MapListed, MemoryChanged,
     NodeEvent, OutputAdded, SessionCreated, SessionLeased, SessionReleased,
 };
+use piton_core::graph::{CheckpointConfig, CheckpointOptions};
 use piton_core::id::{CheckpointId, SessionId};
 use piton_core::limits::{BATCH_BYTES_MAX, BATCH_RECORDS_MAX, PAYLOAD_BYTES_MAX};
 use piton_core::{Content, NewRecord, Seq};
@@ -59,8 +60,16 @@ pub async fn fork_as(
     };
     let kept = folded.lineage_events(&events, entry.lineage, entry.seq);
     let kept: Vec<_> = kept.into_iter().filter(|(_, _, event)| is_copied(event)).collect();
-    let through = Some(copy.state.last_seq + 1 + kept.len() as Seq);
+    // Keys that were excluded later than the checkpoint are excluded in the copy, too.
+    let recorded = folded.index.options();
+    let configured = CheckpointConfig::of([recorded]).to_record(recorded, recorded);
+    let is_configured = *recorded != CheckpointOptions::default();
+    let copied = kept.len() + usize::from(is_configured);
+    let through = Some(copy.state.last_seq + 1 + copied as Seq);
     copy.push(NewRecord::new(now(), GraphForked { through, ..forked }));
+    if is_configured {
+        copy.push(NewRecord::new(now(), configured));
+    }
     for (seq, ..) in kept {
         let record = log.record(*seq).await?;
         let payload = match &record.content {

@@ -67,6 +67,13 @@ impl Log {
         Ok((log, events))
     }
 
+    /// Writes by these options from now on.
+    pub(crate) fn configure(&mut self, config: &CheckpointConfig) -> Result<()> {
+        self.writer = self.store.writer(&config.exclude_memory_keys)?;
+        self.compress_above = config.compression_threshold_bytes;
+        Ok(())
+    }
+
     /// A content field of a record; `None` if it was taken out or is not there.
     pub(crate) async fn field(&self, seq: Seq, field: &str) -> Result<Option<Value>> {
         self.reader.field(seq, field).await

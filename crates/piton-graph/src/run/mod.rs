@@ -282,11 +282,12 @@ impl Runner {
         self
     }
 
-    fn config(&self) -> Result<CheckpointConfig> {
-        let levels =
-            [&self.graph.spec().checkpoint, self.store.checkpoint_options(), &self.options];
-        CheckpointConfig::check(levels, self.store.features())?;
-        Ok(CheckpointConfig::of(levels))
+    /// How this execution is checkpointed; `recorded`: what earlier ones of the session were given, which
+    /// was checked when they were.
+    fn config(&self, recorded: &CheckpointOptions) -> Result<CheckpointConfig> {
+        let (graph, runtime) = (&self.graph.spec().checkpoint, self.store.checkpoint_options());
+        CheckpointConfig::check([graph, runtime, &self.options], self.store.features())?;
+        Ok(CheckpointConfig::of_execution([graph, runtime], recorded, &self.options))
     }
 
     /// Starts the graph in a new session.

@@ -7,7 +7,9 @@ use piton_core::decide::{Command, Create, Setup};
 use piton_core::event::{
     CheckpointDamaged, GraphBound, GraphHosted, LineageStarted, RunReattached,
 };
-use piton_core::graph::{CheckpointConfig, CheckpointEntry, GraphState, NodePhase};
+use piton_core::graph::{
+    CheckpointConfig, CheckpointEntry, CheckpointOptions, GraphState, NodePhase,
+};
 use piton_core::id::{CheckpointId, RunId, SessionId};
 use piton_core::mask::KeyPatterns;
 use piton_core::state::Phase;
@@ -24,7 +26,7 @@ use crate::log::{Log, Logged};
 use crate::store::{Claim, new_run, new_session, now};
 
 pub(super) async fn start(runner: Runner, inputs: Map<String, Value>) -> Result<Run> {
-    let config = runner.config()?;
+    let config = runner.config(&CheckpointOptions::default())?;
     runner.graph.check_bodies()?;
     check_agents(&runner)?;
     let inputs = complete_inputs(&runner.graph, inputs)?;
@@ -95,6 +97,11 @@ async fn begin(
     let (answers, given) = mpsc::unbounded_channel();
     let (commands, given_commands) = mpsc::unbounded_channel();
     let session = log.id.clone();
+    let recorded = log.folded.index.options();
+    let configured = config.to_record(recorded, &runner.options);
+    let is_new = |key: &String| !recorded.exclude_memory_keys.contains(key);
+    let is_configured = configured.options == recorded.given()
+        && !configured.exclude_memory_keys.iter().any(is_new);
     let newest = log.folded.index.latest(log.lineage()).map(|entry| entry.checkpoint_id.clone());
     let mut scheduler = Scheduler::new(Beginning {
         graph: runner.graph,
@@ -113,6 +120,9 @@ async fn begin(
     let by_server = runner.is_on_server;
     if scheduler.log.folded.session.facts.graph_on_server != by_server {
         scheduler.log.push_event(GraphHosted { by_server });
+    }
+    if !is_configured {
+        scheduler.log.push_event(configured);
     }
     if resumed_from.is_some() || !scheduler.log.folded.graph.nodes.is_empty() {
         scheduler.set_keys = set.keys().cloned().collect();
@@ -139,12 +149,14 @@ pub(super) async fn resume(
     checkpoint: Option<&CheckpointId>,
     modifications: Map<String, Value>,
 ) -> Result<Run> {
-    let config = runner.config()?;
+    let config = runner.config(&CheckpointOptions::default())?;
     runner.graph.check_bodies()?;
     check_agents(&runner)?;
     let claim = runner.store.claim(session)?;
-    let excluded = &config.exclude_memory_keys;
     let (mut log, events) = Log::load(&runner.store, session.clone(), &config).await?;
+    let config = runner.config(log.folded.index.options())?;
+    log.configure(&config)?;
+    let excluded = &config.exclude_memory_keys;
     let info = log.folded.session.info.as_ref();
     runner.working_dir = info.and_then(|info| info.working_dir.clone());
     let bound = &log.folded.graph.name;

@@ -189,3 +189,31 @@ async fn the_compression_threshold_counts() {
     }
     assert!(sizes[1] < sizes[0] / 2, "{sizes:?}");
 }
+
+/// Iterates often in one node.
+struct Often;
+
+#[async_trait]
+impl LoopBody for Often {
+    async fn iterate(&self, ctx: &mut LoopContext) -> Result<LoopStep, NodeError> {
+        Ok(if ctx.iteration() == 49 { LoopStep::Done } else { LoopStep::Continue })
+    }
+}
+
+/// Wants to show: the maximum counts where no node completes, too, and at a run's end.
+#[tokio::test]
+async fn a_loop_leaves_no_more_than_the_maximum() {
+    let world = World::new();
+    let graph = Graph::builder("often")
+        .checkpoints(options(
+            json!({"checkpoint_on_loop_iteration": true, "max_checkpoints_per_session": 10}),
+        ))
+        .node("loop", repeat(60, Often))
+        .node("ask", human("Well?").writes(["answer"]))
+        .edge("loop", "ask")
+        .build()
+        .unwrap();
+    let (session, outcome) = world.start(&graph, &[]).await;
+    assert!(matches!(outcome, Outcome::Waiting { .. }), "{outcome:?}");
+    assert_eq!(created(&world, &session).await.len(), 10);
+}
