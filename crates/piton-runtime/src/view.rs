@@ -106,11 +106,14 @@ impl View {
     }
 
     /// A run that a dead boot left open, with no executor that may live: no process works on it,
-    /// and its waits cannot be answered any more, though no record says so yet.
+    /// and its waits cannot be answered any more, though no record says so yet. A graph that waits needs
+    /// no process: it is answered, and then resumed.
     pub fn stranded<'a>(&self, facts: &'a Facts) -> Option<&'a Run> {
         let executor_lives = facts.executor.as_ref().is_some_and(Executor::may_live);
         let run = facts.run.as_ref().filter(|run| run.is_open() && facts.closed.is_none());
-        run.filter(|run| !executor_lives && !self.is_alive(&run.boot_id))
+        run.filter(|run| {
+            !executor_lives && !self.is_alive(&run.boot_id) && !facts.is_graph_waiting()
+        })
     }
 
     /// The open waits of a session with their questions, the earliest first.

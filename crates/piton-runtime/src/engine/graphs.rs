@@ -295,6 +295,13 @@ impl Engine {
         graphs.spawn(async move {
             let outcome = Box::pin(run.finish()).await;
             drop(reservation);
+            if let Ok(Outcome::Waiting { waits }) = &outcome
+                && let Ok(running) = engine.running()
+            {
+                // While the graph ran it watched them itself.
+                let first = waits.iter().filter_map(|wait| wait.deadline_at).min();
+                running.handle.env().deadlines.note(first);
+            }
             match outcome {
                 Ok(Outcome::Failed(failure)) => {
                     tracing::info!(%session, node = %failure.node, code = %failure.code, "graph failed");
@@ -335,11 +342,28 @@ impl Engine {
         }
     }
 
-    /// A wait of a graph was answered, and the graph does not run: it continues. One that cannot is
+    /// Continues the graphs of which a wait's time has passed, for ever: the node that waited fails.
+    pub(super) async fn continue_expired(&self) {
+        loop {
+            let Ok(running) = self.running() else { return };
+            let session = running.graphs.0.hosted.next_due().await;
+            if let Err(error) = Box::pin(self.continue_answered(&session)).await {
+                tracing::warn!(%session, code = %error.code(), %error, "graph not continued");
+            }
+        }
+    }
+
+    /// A wait of a graph was answered or has expired, and the graph does not run: it continues. One that cannot is
     /// paused, and a resume says why.
     pub(super) async fn continue_answered(&self, session: &SessionId) -> Result<()> {
         let facts = self.view().state(session).await?.facts;
-        let run = facts.run.filter(|run| run.phase == Phase::Open && !run.is_waiting());
+        // The run of an earlier boot may have been recovered meanwhile.
+        let is_left = |run: &SessionRun| match run.phase {
+            Phase::Open => !run.is_waiting(),
+            Phase::Interrupted { reason, .. } => reason == Reason::ProcessRestart,
+            Phase::Paused | Phase::Dismissed | Phase::Ended(_) => false,
+        };
+        let run = facts.run.filter(is_left);
         let (Some(run), true) = (run, facts.graph.is_some()) else { return Ok(()) };
         if self.running()?.graphs.0.hosted.is_hosted(session) {
             return Ok(());
@@ -349,6 +373,9 @@ impl Engine {
             Ok(_) | Err(Error::GraphRunning { .. }) => Ok(()),
             Err(error) => {
                 tracing::warn!(%session, code = %error.code(), %error, "graph not continued");
+                if run.phase != Phase::Open {
+                    return Ok(());
+                }
                 let command = Command::Pause { run_id: run.run_id };
                 self.write(session, command).await.map(drop)
             }

@@ -283,6 +283,8 @@ impl Engine {
         }));
         let continuing = engine.clone();
         tasks.spawn(async move { continuing.continue_graphs(left).await });
+        let expired = engine.clone();
+        tasks.spawn(async move { expired.continue_expired().await });
         Ok(RunningEngine { engine, service: Some(service), executions, graphs, tasks })
     }
 

@@ -8,7 +8,7 @@ use piton_api::graph::{
     ResumeGraphRequest, RunGraphRequest,
 };
 use piton_api::session::{CloseRequest, PromptRequest, RunRequest, SessionQuery, StartRequest};
-use piton_api::wait::AnswerRequest;
+use piton_api::wait::{AnswerRequest, TokenAnswerRequest};
 use piton_core::Code;
 use piton_core::access::Scope;
 use piton_core::id::SessionId;
@@ -340,4 +340,83 @@ async fn changes_need_the_scope_control() {
         let refused = reader.raw(verb, &path, "{}").await.unwrap_err();
         assert_eq!(refused.code(), Some(Code::InsufficientScope), "{verb} {path}");
     }
+}
+
+const UNANSWERED: &str = r#"
+piton: graph/v1
+name: unanswered
+memory: {result: {reducer: replace}}
+nodes:
+  ask: {human: {question: "Well?", deadline: 2s}, writes: answer}
+  use: {template: "{{ answer }}", writes: result}
+  escalate: {template: nobody, writes: result}
+edges:
+  - ask -> use
+  - {from: ask, to: escalate, on: error}
+"#;
+
+/// Wants to show: the time of a wait passes without anybody doing anything, and the graph continues with
+/// what the node makes of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_nobody_answers_fails_its_node() {
+    let world = World::start().await;
+    let session = world.client.run_graph(&graph(UNANSWERED)).await.unwrap().session_id;
+    until(&world, &session, "run.waiting").await;
+    until(&world, &session, "run.completed").await;
+    let query = GraphQuery { include_memory: Some(true) };
+    let view = world.client.graph(&session, &query).await.unwrap();
+    assert_eq!(view.memory.unwrap()["result"], "nobody");
+    let failed = view.nodes.iter().find(|node| node.node == "ask").unwrap();
+    assert_eq!(failed.state, "failed");
+}
+
+/// Wants to show: what a run over HTTP excluded stays out of the data folder when an answer continues it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_continues_a_run_with_what_it_excluded() {
+    const SECRET: &str = "078-05-1120-never-on-disk";
+    let world = World::start().await;
+    let text = format!(
+        "piton: graph/v1\nname: later\nnodes:\n  ask: {{human: {{question: Go?}}, writes: said}}\n  \
+         look: {{command: [sh, -c, \"echo {} | rev\"], writes: ssn}}\n  \
+         use: {{template: \"{{{{ ssn | length }}}}\", writes: length}}\nedges:\n  - ask -> look -> use\n",
+        SECRET.chars().rev().collect::<String>()
+    );
+    let checkpoint = json!({"exclude_memory_keys": ["ssn"]});
+    let request = RunGraphRequest { checkpoint: Some(checkpoint), ..graph(&text) };
+    let session = world.client.run_graph(&request).await.unwrap().session_id;
+    until(&world, &session, "run.waiting").await;
+    let wait = world.client.waits().await.unwrap().waits[0].wait_id.clone();
+    world.client.answer(&wait, &answer("go")).await.unwrap();
+    until(&world, &session, "run.completed").await;
+    let query = GraphQuery { include_memory: Some(true) };
+    let view = world.client.graph(&session, &query).await.unwrap();
+    let memory = view.memory.unwrap();
+    assert_eq!(memory["length"], SECRET.len().to_string());
+    assert!(!format!("{memory:?}").contains(SECRET), "it is not saved");
+}
+
+/// Wants to show: a resume token answers a graph's question by the option's name, as everybody else does,
+/// and again with the same result.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resume_token_answers_a_graph_by_the_name_of_an_option() {
+    let world = World::start().await;
+    let client = &world.client;
+    let session = client.run_graph(&graph(APPROVAL)).await.unwrap().session_id;
+    until(&world, &session, "run.waiting").await;
+    let wait = client.waits().await.unwrap().waits[0].wait_id.clone();
+    let token = client.rotate_resume_token(&wait).await.unwrap().token;
+    let given = |answer: &str| TokenAnswerRequest {
+        token: token.clone(),
+        answer: answer.into(),
+        session_id: None,
+    };
+    let refused = client.answer_with_token(&given("maybe")).await.unwrap_err();
+    assert_eq!(refused.code(), Some(Code::AnswerInvalid));
+    assert!(!client.answer_with_token(&given("send")).await.unwrap().replayed);
+    until(&world, &session, "run.completed").await;
+    assert!(client.answer_with_token(&given("send")).await.unwrap().replayed);
+    let other = client.answer_with_token(&given("stop")).await.unwrap_err();
+    assert_eq!(other.code(), Some(Code::ResumeTokenConsumed));
+    let query = GraphQuery { include_memory: Some(true) };
+    assert_eq!(client.graph(&session, &query).await.unwrap().memory.unwrap()["report"], "send");
 }
