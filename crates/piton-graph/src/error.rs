@@ -37,6 +37,12 @@ impl SpecError {
         self
     }
 
+    /// The file that it is in, unless that is known.
+    pub(crate) fn in_file(mut self, file: String) -> Self {
+        self.file.get_or_insert(file);
+        self
+    }
+
     pub(crate) fn hinting(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self

@@ -121,7 +121,7 @@ async fn one(graph: &Graph, node: &NodeSpec, item: &ItemContext) -> Result<Value
             command::value(spec.output, printed)
         }
         NodeKind::Template { text } => Ok(expression::render(text, &variables)?.into()),
-        NodeKind::Set { .. } | NodeKind::Human(_) | NodeKind::Agent(_) => {
+        NodeKind::Set { .. } | NodeKind::Human(_) | NodeKind::Agent(_) | NodeKind::Subgraph(_) => {
             Err(NodeError::new("This kind of node cannot be a map").permanent())
         }
     }

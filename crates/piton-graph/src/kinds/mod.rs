@@ -17,7 +17,7 @@ use crate::spec::{NodeKind, NodeSpec};
 /// Runs one attempt of a node.
 pub(crate) async fn run(graph: &Graph, ctx: &mut NodeContext) -> Result<(), NodeError> {
     let path = ctx.of.path.clone();
-    let Some(node) = graph.spec().nodes.get(&path) else {
+    let Some(node) = graph.node(&path) else {
         return Err(NodeError::new(format!("There is no node `{path}`")).permanent());
     };
     if node.map.is_some() {
@@ -54,6 +54,9 @@ pub(crate) async fn run(graph: &Graph, ctx: &mut NodeContext) -> Result<(), Node
             let printed = command::run(&argv, stdin, &ctx.of).await?;
             let value = command::value(spec.output, printed)?;
             write_result(node, ctx, value)
+        }
+        NodeKind::Subgraph(_) => {
+            Err(NodeError::new(format!("The nodes of `{path}` run, and not itself")).permanent())
         }
         NodeKind::Agent(spec) => {
             let said = agent::run(spec, ctx).await?;

@@ -1,6 +1,7 @@
 //! How a run ends.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use piton_core::Reason;
 use piton_core::decide::Command;
@@ -63,6 +64,11 @@ impl Scheduler {
             };
             outputs.insert(key.clone(), value.unwrap_or(Value::Null));
         }
-        Ok(Finished { memory: self.memory.clone(), outputs })
+        // Those of subgraphs are their own.
+        let is_own = |key: &str| !key.contains('/');
+        outputs.retain(|key, _| is_own(key));
+        let memory = self.memory.iter().filter(|(key, _)| is_own(key));
+        let memory = memory.map(|(key, value)| (key.clone(), Arc::clone(value))).collect();
+        Ok(Finished { memory, outputs })
     }
 }

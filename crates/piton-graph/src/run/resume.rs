@@ -7,7 +7,7 @@ use piton_core::decide::{Command, Create, Setup};
 use piton_core::event::{
     CheckpointDamaged, GraphBound, GraphHosted, LineageStarted, RunReattached,
 };
-use piton_core::graph::{CheckpointConfig, CheckpointEntry, GraphState, NodePhase};
+use piton_core::graph::{CheckpointConfig, CheckpointEntry, GraphState, NodePhase, Topology};
 use piton_core::id::{CheckpointId, RunId, SessionId};
 use piton_core::mask::KeyPatterns;
 use piton_core::state::Phase;
@@ -20,6 +20,7 @@ use super::{Run, Runner, Stop, check_type, complete_inputs};
 use crate::error::{Error, Result, nearest};
 use crate::graph::Graph;
 use crate::log::{Log, Logged};
+use crate::spec::{split, within};
 use crate::store::{Claim, new_run, new_session, now};
 
 pub(super) async fn start(runner: Runner, inputs: Map<String, Value>) -> Result<Run> {
@@ -53,7 +54,7 @@ pub(super) async fn start(runner: Runner, inputs: Map<String, Value>) -> Result<
 
 /// A graph with `agent` nodes needs somebody who runs agents.
 fn check_agents(runner: &Runner) -> Result<()> {
-    let nodes: Vec<String> = runner.graph.agent_nodes().map(str::to_owned).collect();
+    let nodes: Vec<String> = runner.graph.agent_nodes().collect();
     if nodes.is_empty() || runner.agents.is_some() {
         return Ok(());
     }
@@ -117,6 +118,7 @@ async fn begin(
         scheduler.set_keys = set.keys().cloned().collect();
     }
     scheduler.set_values(set)?;
+    scheduler.restore_inputs()?;
     scheduler.redecide_edges()?;
     scheduler.log.commit().await?;
     let stop = Arc::new(stop);
@@ -192,10 +194,11 @@ pub(super) async fn resume(
 
 /// Only keys that the graph knows can be set, to values of their type.
 fn check_modifications(graph: &Graph, modifications: &Map<String, Value>) -> Result<()> {
-    let keys = graph.spec().keys();
+    let keys = graph.spec().all_keys();
     for (key, value) in modifications {
         if !keys.contains(key.as_str()) {
-            let hint = nearest(key, keys).map(|name| format!("Did you mean `{name}`?"));
+            let known = keys.iter().map(String::as_str);
+            let hint = nearest(key, known).map(|name| format!("Did you mean `{name}`?"));
             return Err(Error::Input { message: format!("The graph has no key `{key}`"), hint });
         }
         check_type(graph, key, value)?;
@@ -315,18 +318,13 @@ fn check_fit(
     }
     // What is read by a node that is still to run was written, or will be.
     for path in unfinished(graph, state) {
-        let Some(node) = graph.spec().nodes.get(path) else { continue };
         let before = graph.topology().ancestors(path);
-        for key in &node.reads {
+        for key in &graph.reads(path) {
             let is_known = state.memory.contains_key(key)
                 || modifications.contains_key(key)
-                || graph.spec().inputs.contains_key(key);
-            let will_be = unfinished(graph, state).any(|other| {
-                graph.spec().nodes.get(other).is_some_and(|node| node.writes.contains(key))
-            });
-            let could_be = before.iter().any(|other| {
-                graph.spec().nodes.get(*other).is_some_and(|node| node.writes.contains(key))
-            });
+                || graph.spec().input(key).is_some();
+            let will_be = unfinished(graph, state).any(|other| graph.has_written(other, key));
+            let could_be = before.iter().any(|other| graph.has_written(other, key));
             if !is_known && !will_be && !could_be {
                 return Err(format!("the node `{path}` reads `{key}`, which nothing has written"));
             }
@@ -337,11 +335,7 @@ fn check_fit(
 
 /// The nodes that are still to run, as far as is known.
 fn unfinished<'a>(graph: &'a Graph, state: &'a GraphState) -> impl Iterator<Item = &'a str> {
-    graph
-        .topology()
-        .nodes()
-        .filter(|path| !matches!(state.phase(path), NodePhase::Completed | NodePhase::Skipped))
-        .filter(|path| !state.node(path).is_some_and(|node| node.handled))
+    graph.topology().nodes().filter(|path| !Topology::is_over(state, path))
 }
 
 /// The error for a state that does not fit, with the nearest earlier checkpoint that does.
@@ -377,21 +371,31 @@ fn check_values(
     excluded: &[String],
 ) -> Result<()> {
     let patterns = KeyPatterns::new(excluded);
-    let read: BTreeSet<&String> = unfinished(graph, &point.state)
-        .filter_map(|path| graph.spec().nodes.get(path))
-        .flat_map(|node| &node.reads)
-        .collect();
-    let is_lost = |key: &&String| {
-        let entry = point.state.memory.get(*key);
-        entry.is_some_and(|entry| entry.excluded || patterns.matches(key))
-            && !modifications.contains_key(*key)
+    // A subgraph that runs has its inputs: it reads nothing more.
+    let has_begun = |path: &str| {
+        graph.topology().is_subgraph(path) && point.state.phase(path) == NodePhase::Running
     };
-    let mut keys: Vec<String> = read.into_iter().filter(is_lost).cloned().collect();
+    let read: BTreeSet<String> = unfinished(graph, &point.state)
+        .filter(|path| !has_begun(path))
+        .flat_map(|path| graph.reads(path))
+        .collect();
+    let is_lost = |key: &String| {
+        let entry = point.state.memory.get(key);
+        entry.is_some_and(|entry| entry.excluded || patterns.matches(split(key).1))
+            && !modifications.contains_key(key)
+    };
+    // An input of a subgraph is set where it comes from.
+    let lost = read.into_iter().filter(is_lost).map(|key| graph.spec().origin_of(key));
+    let lost: BTreeSet<String> = lost.filter(|key| !modifications.contains_key(key)).collect();
+    let mut keys: Vec<String> = lost.into_iter().collect();
     // What a node wrote before its safe point and does not write again.
-    let nodes = unfinished(graph, &point.state).filter_map(|path| point.state.node(path));
-    for key in nodes.filter_map(|node| node.safe_point.as_ref()).flat_map(|at| &at.excluded_keys) {
-        if !modifications.contains_key(key) && !keys.contains(key) {
-            keys.push(key.clone());
+    for path in unfinished(graph, &point.state) {
+        let safe_point = point.state.node(path).and_then(|node| node.safe_point.as_ref());
+        for key in safe_point.into_iter().flat_map(|at| &at.excluded_keys) {
+            let key = within(split(path).0, key);
+            if !modifications.contains_key(&key) && !keys.contains(&key) {
+                keys.push(key);
+            }
         }
     }
     if keys.is_empty() { Ok(()) } else { Err(Error::ValuesRequired { keys }) }

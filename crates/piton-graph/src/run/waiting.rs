@@ -17,7 +17,7 @@ use super::scheduler::{LiveWait, Reply, Scheduler};
 use super::{Decided, GivenAnswer, GivenCommand, Progress};
 use crate::checkpoints;
 use crate::error::{NodeError, Result};
-use crate::spec::NodeKind;
+use crate::spec::{NodeKind, split, within};
 use crate::store::{new_token, now};
 
 /// What the log has in the place of an answer that must not be written.
@@ -46,16 +46,17 @@ impl Scheduler {
 
     /// The excluded keys that a node writes: what it is answered may be their value.
     fn excluded_writes(&self, path: &str) -> Vec<String> {
-        let node = self.graph.spec().nodes.get(path);
+        let node = self.graph.node(path);
         let keys = node.into_iter().flat_map(|node| &node.writes);
         keys.filter(|key| self.excluded.matches(key)).cloned().collect()
     }
 
     /// The value that a user set on resume for the one key that a question is about.
     fn value_instead_of_answer(&self, path: &str, secret: &[String]) -> Option<Value> {
-        let node = self.graph.spec().nodes.get(path)?;
+        let node = self.graph.node(path)?;
         let key = secret.first().filter(|_| matches!(node.kind, NodeKind::Human(_)))?;
-        let value = self.memory.get(key).filter(|_| self.set_keys.contains(key))?;
+        let key = within(split(path).0, key);
+        let value = self.memory.get(&key).filter(|_| self.set_keys.contains(&key))?;
         Some((**value).clone())
     }
 

@@ -16,5 +16,6 @@ mod killed;
 mod options;
 mod running;
 mod secrets;
+mod subgraphs;
 mod waiting;
 mod world;
