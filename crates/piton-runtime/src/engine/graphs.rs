@@ -266,7 +266,7 @@ impl Engine {
 
     /// Agents that no profile describes are found before the run begins.
     fn check_profiles(&self, graph: &Graph) -> Result<()> {
-        for profile in graph.spec().nodes.values().filter_map(|node| match &node.kind {
+        for profile in graph.spec().all_nodes().into_iter().filter_map(|(_, node)| match &node.kind {
             piton_graph::NodeKind::Agent(agent) => agent.profile.as_deref(),
             _ => None,
         }) {
