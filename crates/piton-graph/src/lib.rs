@@ -39,6 +39,7 @@ mod graph;
 mod kinds;
 mod log;
 mod node;
+mod parts;
 mod run;
 mod spec;
 mod store;

@@ -17,10 +17,10 @@ impl Scheduler {
         let waits: Vec<OpenWait> = self
             .live
             .iter()
-            .filter_map(|(node, live)| {
-                let wait = live.wait.as_ref()?;
+            .flat_map(|(node, live)| live.waits.iter().map(move |wait| (node, wait)))
+            .map(|(node, wait)| {
                 let (wait_id, deadline_at) = (wait.id.clone(), wait.deadline_at);
-                Some(OpenWait { wait_id, node: node.clone(), deadline_at })
+                OpenWait { wait_id, node: node.clone(), deadline_at }
             })
             .collect();
         for live in self.live.values() {

@@ -392,8 +392,10 @@ fn check_values(
     for path in unfinished(graph, &point.state) {
         let safe_point = point.state.node(path).and_then(|node| node.safe_point.as_ref());
         for key in safe_point.into_iter().flat_map(|at| &at.excluded_keys) {
+            // The outputs of a loop need not be keys of the memory; its body makes them again.
+            let is_written = graph.node(path).is_some_and(|node| node.writes.contains(key));
             let key = within(split(path).0, key);
-            if !modifications.contains_key(&key) && !keys.contains(&key) {
+            if is_written && !modifications.contains_key(&key) && !keys.contains(&key) {
                 keys.push(key);
             }
         }

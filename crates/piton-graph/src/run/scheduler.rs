@@ -35,9 +35,21 @@ pub(super) struct Live {
     pub(super) visit: u32,
     pub(super) began: Instant,
     pub(super) task: tokio::task::AbortHandle,
-    pub(super) wait: Option<LiveWait>,
+    /// What it waits for: the items of a map each for themselves.
+    pub(super) waits: Vec<LiveWait>,
     /// It stands at a safe point, because the run pauses: what it would be answered by.
-    pub(super) held: Option<oneshot::Sender<Result<Value, NodeError>>>,
+    pub(super) held: Vec<oneshot::Sender<Result<Value, NodeError>>>,
+    /// How many parts of it run side by side.
+    pub(super) parts: usize,
+    /// Bytes of text that it streamed.
+    pub(super) streamed: u64,
+}
+
+impl Live {
+    /// Whether some of it runs.
+    fn is_at_work(&self) -> bool {
+        self.waits.len() + self.held.len() < self.parts
+    }
 }
 
 #[derive(Debug)]
@@ -194,12 +206,8 @@ impl Scheduler {
             if is_starting {
                 self.start_ready().await?;
             }
-            let at_work = self
-                .live
-                .values()
-                .filter(|live| live.wait.is_none() && live.held.is_none())
-                .count();
-            if at_work == 0 && (!is_starting || self.retries.is_empty()) {
+            let is_at_work = self.live.values().any(Live::is_at_work);
+            if !is_at_work && (!is_starting || self.retries.is_empty()) {
                 return self.end(stop).await;
             }
             let wake = self.next_wake(is_starting);
@@ -371,7 +379,6 @@ impl Scheduler {
             outputs: Map::new(),
             restored,
             waits: 0,
-            streamed: 0,
             requests: self.sender.clone(),
         };
         let graph = self.graph.clone();
@@ -391,8 +398,8 @@ impl Scheduler {
         self.paths.insert(task.id(), path.clone());
         // One without effects is not in the log before it completes.
         self.send(Progress::NodeStarted { node: path.clone(), attempt });
-        let (began, held) = (Instant::now(), None);
-        let live = Live { attempt, visit, began, task, wait: None, held };
+        let (began, waits, held) = (Instant::now(), Vec::new(), Vec::new());
+        let live = Live { attempt, visit, began, task, waits, held, parts: 1, streamed: 0 };
         self.live.insert(path, live);
         Ok(())
     }
@@ -408,7 +415,7 @@ impl Scheduler {
         };
         let Some(path) = self.paths.remove(&id) else { return Ok(()) };
         let Some(live) = self.live.remove(&path) else { return Ok(()) };
-        if let Some(wait) = live.wait {
+        for wait in live.waits {
             replies.push((wait.reply, Err(NodeError::new("The node has ended"))));
         }
         let began = (live.attempt, live.visit, live.began);
@@ -511,7 +518,7 @@ impl Scheduler {
 
     /// Checkpoints that a wait needs: they are not pruned.
     pub(super) fn needed(&self) -> BTreeSet<CheckpointId> {
-        let open = self.live.values().filter_map(|live| live.wait.as_ref());
+        let open = self.live.values().flat_map(|live| &live.waits);
         open.filter_map(|wait| self.waits.get(&wait.id).cloned()).collect()
     }
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::scheduler::{LiveWait, Reply, Scheduler};
+use super::scheduler::{Live, LiveWait, Reply, Scheduler};
 use super::{Decided, GivenAnswer, GivenCommand, Progress};
 use crate::checkpoints;
 use crate::error::{NodeError, Result};
@@ -26,7 +26,7 @@ const ANSWER_NOT_SAVED: &str = "(not saved)";
 impl Scheduler {
     /// The id of a node's wait: the same for every attempt in a lineage, so that an answer is found
     /// again.
-    fn wait_id(&self, lineage: u32, path: &str, visit: u32, number: u32, round: u32) -> WaitId {
+    fn wait_id(&self, lineage: u32, path: &str, visit: u32, number: &str, round: u32) -> WaitId {
         let name = format!("{}/{lineage}/{path}/{visit}/{number}/{round}", self.log.id);
         let digest = piton_core::canonical::digest(&name.into());
         let text = format!("{}{}", WaitId::PREFIX, &digest[..32]);
@@ -38,7 +38,7 @@ impl Scheduler {
     pub(super) fn has_wait(&self, path: &str, visit: u32) -> bool {
         let run = self.log.folded.session.facts.run.as_ref();
         self.log.folded.lineages.ancestry(self.log.lineage()).into_iter().any(|lineage| {
-            let id = self.wait_id(lineage, path, visit, 0, 0);
+            let id = self.wait_id(lineage, path, visit, "0", 0);
             self.log.folded.graph.answers.contains_key(&id)
                 || run.is_some_and(|run| run.waits.contains_key(&id))
         })
@@ -64,7 +64,7 @@ impl Scheduler {
         &mut self,
         path: &str,
         visit: u32,
-        (number, mut question, deadline): (u32, Value, Option<Duration>),
+        (number, mut question, deadline): (String, Value, Option<Duration>),
         reply: oneshot::Sender<Result<Value, NodeError>>,
         replies: &mut Vec<Reply>,
     ) -> Result<()> {
@@ -77,7 +77,7 @@ impl Scheduler {
         for lineage in ancestry {
             let mut round = 0;
             found = loop {
-                let id = self.wait_id(lineage, path, visit, number, round);
+                let id = self.wait_id(lineage, path, visit, &number, round);
                 match self.log.folded.graph.answers.get(&id) {
                     Some(Answer::Given { seq }) if secret.is_empty() => {
                         let answer = self.log.field(*seq, "answer").await?;
@@ -135,7 +135,7 @@ impl Scheduler {
         let node = path.to_owned();
         self.report(Progress::NodeWaiting { node, wait_id: id.clone() });
         if let Some(live) = self.live.get_mut(path) {
-            live.wait = Some(LiveWait { id, deadline_at, reply });
+            live.waits.push(LiveWait { id, deadline_at, reply });
         }
         Ok(())
     }
@@ -143,7 +143,8 @@ impl Scheduler {
     /// The next moment at which something is due without anybody asking.
     pub(super) fn next_wake(&self, is_starting: bool) -> Option<Instant> {
         let retries = self.retries.values().copied().filter(|_| is_starting);
-        let deadlines = self.live.values().filter_map(|live| live.wait.as_ref()?.deadline_at);
+        let deadlines =
+            self.live.values().flat_map(|live| &live.waits).filter_map(|wait| wait.deadline_at);
         let deadlines = deadlines.map(|at| Instant::now() + at.since(now()));
         retries.chain(deadlines).min()
     }
@@ -157,12 +158,9 @@ impl Scheduler {
         let GivenAnswer { wait_id, answer, reply } = given;
         let run = self.log.folded.session.facts.run.as_ref();
         let since = run.and_then(|run| run.waits.get(&wait_id)).map(|wait| wait.since_seq);
-        let live = self.live.values_mut();
-        let live = live
-            .filter(|live| live.wait.as_ref().is_some_and(|wait| wait.id == wait_id))
-            .map(|live| &mut live.wait)
-            .next();
-        let (Some(since), Some(slot)) = (since, live) else {
+        let is_open = |live: &Live| live.waits.iter().any(|wait| wait.id == wait_id);
+        let live = self.live.values_mut().find(|live| is_open(live));
+        let (Some(since), Some(live)) = (since, live) else {
             // The giver may be gone.
             let _ = reply.send(Err(decide::Refusal::WaitNotFound { wait: wait_id }.into()));
             return Ok(None);
@@ -183,10 +181,10 @@ impl Scheduler {
         if !secret.is_empty() {
             self.secret_answers.insert(wait_id.clone(), answer.clone());
         }
+        let asked = live.waits.iter().position(|wait| wait.id == wait_id);
+        let asked = asked.map(|at| live.waits.remove(at));
         self.log.decide(Command::AnswerByWait { wait_id, fresh, answer: written })?;
-        if let Some(wait) = slot.take() {
-            replies.push((wait.reply, Ok(answer)));
-        }
+        replies.extend(asked.map(|wait| (wait.reply, Ok(answer))));
         Ok(Some(reply))
     }
 
@@ -218,20 +216,19 @@ impl Scheduler {
     /// Lets the nodes continue whose waits were answered by a command, which is durable.
     pub(super) async fn deliver_answers(&mut self) -> Result<()> {
         let answers = &self.log.folded.graph.answers;
-        let answered = self.live.iter().filter_map(|(path, live)| {
-            match answers.get(&live.wait.as_ref()?.id) {
-                Some(Answer::Given { seq }) => Some((path.clone(), *seq)),
+        let mut answered: Vec<(LiveWait, Seq)> = Vec::new();
+        for live in self.live.values_mut() {
+            let seq = |wait: &LiveWait| match answers.get(&wait.id) {
+                Some(Answer::Given { seq }) => Some(*seq),
                 _ => None,
-            }
-        });
-        let answered: Vec<(String, Seq)> = answered.collect();
-        for (path, seq) in answered {
+            };
+            let given = live.waits.extract_if(.., |wait| seq(wait).is_some());
+            answered.extend(given.filter_map(|wait| seq(&wait).map(|seq| (wait, seq))));
+        }
+        for (wait, seq) in answered {
             let answer = self.log.field(seq, "answer").await?.unwrap_or(Value::Null);
-            let wait = self.live.get_mut(&path).and_then(|live| live.wait.take());
-            if let Some(wait) = wait {
-                // The node's task may have been ended.
-                let _ = wait.reply.send(Ok(answer));
-            }
+            // The node's task may have been ended.
+            let _ = wait.reply.send(Ok(answer));
         }
         Ok(())
     }
@@ -240,10 +237,9 @@ impl Scheduler {
     pub(super) fn expire_waits(&mut self, replies: &mut Vec<Reply>) -> Result<()> {
         self.log.decide(Command::Sweep { live: true })?;
         for live in self.live.values_mut() {
-            let is_over = live.wait.as_ref().is_some_and(|wait| {
-                self.log.folded.graph.answers.get(&wait.id) == Some(&Answer::Cancelled)
-            });
-            if is_over && let Some(wait) = live.wait.take() {
+            let answers = &self.log.folded.graph.answers;
+            let is_over = |wait: &LiveWait| answers.get(&wait.id) == Some(&Answer::Cancelled);
+            for wait in live.waits.extract_if(.., |wait| is_over(wait)) {
                 let error = NodeError::new("No answer came in time");
                 replies.push((wait.reply, Err(error.with_code(Code::WaitExpired).permanent())));
             }

@@ -14,6 +14,7 @@ mod examples;
 mod failures;
 mod killed;
 mod options;
+mod parts;
 mod running;
 mod secrets;
 mod subgraphs;
