@@ -116,6 +116,8 @@ pub enum Error {
     CheckpointInUse { checkpoint: CheckpointId, why: &'static str },
     #[error("{} checkpoint of the session {} `{named}`", if *is_ambiguous { "More than one" } else { "No" }, if *is_ambiguous { "is meant by" } else { "is" })]
     CheckpointUnknown { named: String, is_ambiguous: bool },
+    #[error("The session has no artifact `{name}`")]
+    ArtifactUnknown { name: String },
     #[error("Session {session} is a fork that was cut off, and has not all of its records")]
     ForkIncomplete { session: SessionId },
     #[error("The graph in the session's log cannot be read")]
@@ -164,6 +166,7 @@ impl Error {
             Self::Incompatible { .. } => Code::CheckpointIncompatible,
             Self::ValuesRequired { .. } => Code::MemoryValueRequired,
             Self::CheckpointInUse { .. } => Code::CheckpointInUse,
+            Self::ArtifactUnknown { .. } => Code::ArtifactNotFound,
         }
     }
 

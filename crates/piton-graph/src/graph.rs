@@ -220,7 +220,7 @@ pub fn custom(node: impl Node) -> NodeDef {
 /// A process: its standard output is what the node writes.
 pub fn command<A: Into<String>>(argv: impl IntoIterator<Item = A>) -> NodeDef {
     let argv = argv.into_iter().map(Into::into).collect();
-    let command = CommandSpec { argv, output: OutputFormat::Text };
+    let command = CommandSpec { argv, output: OutputFormat::Text, artifacts: false };
     NodeDef::new(NodeSpec::new(NodeKind::Command(command)), None)
 }
 
@@ -316,6 +316,14 @@ impl NodeDef {
     pub fn output(mut self, output: OutputFormat) -> Self {
         if let NodeKind::Command(command) = &mut self.spec.kind {
             command.output = output;
+        }
+        self
+    }
+
+    /// Of a command: it has a folder in `PITON_ARTIFACTS`, whose files are kept with the session.
+    pub fn artifacts(mut self) -> Self {
+        if let NodeKind::Command(command) = &mut self.spec.kind {
+            command.artifacts = true;
         }
         self
     }

@@ -93,7 +93,7 @@ async fn iterate_command(spec: &CommandSpec, ctx: &mut LoopContext) -> Result<Lo
     let argv = command::fill(spec, &variables)?;
     let mut of = ctx.of.clone();
     of.idempotency_key = ctx.idempotency_key();
-    let printed = command::run(&argv, command::stdin(&reads), &of).await?;
+    let printed = command::run(spec, &argv, command::stdin(&reads), &of, &ctx.requests).await?;
     let value = command::value(spec.output, printed)?;
     let Value::Object(mut step) = value else {
         ctx.say(value)?;

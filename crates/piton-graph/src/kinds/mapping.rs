@@ -134,7 +134,8 @@ async fn one(graph: &Graph, node: &NodeSpec, item: &ItemContext) -> Result<Value
             reads.insert(name.to_owned(), Arc::new(item.item.clone()));
             let mut of = item.of.clone();
             of.idempotency_key = item.idempotency_key();
-            let printed = command::run(&argv, command::stdin(&reads), &of).await?;
+            let stdin = command::stdin(&reads);
+            let printed = command::run(spec, &argv, stdin, &of, &item.requests).await?;
             command::value(spec.output, printed)
         }
         NodeKind::Template { text } => Ok(expression::render(text, &variables)?.into()),

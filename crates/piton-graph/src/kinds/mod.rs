@@ -1,6 +1,7 @@
 //! The kinds of nodes that need no code: what each does in one attempt.
 
 mod agent;
+mod artifacts;
 mod command;
 mod looping;
 mod mapping;
@@ -51,7 +52,7 @@ pub(crate) async fn run(graph: &Graph, ctx: &mut NodeContext) -> Result<(), Node
         NodeKind::Command(spec) => {
             let argv = command::fill(spec, &ctx.variables())?;
             let stdin = command::stdin(&ctx.reads);
-            let printed = command::run(&argv, stdin, &ctx.of).await?;
+            let printed = command::run(spec, &argv, stdin, &ctx.of, &ctx.requests).await?;
             let value = command::value(spec.output, printed)?;
             write_result(node, ctx, value)
         }

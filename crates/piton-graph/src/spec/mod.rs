@@ -198,6 +198,9 @@ pub struct CommandSpec {
     /// The program and its arguments; a template fills one of them.
     pub argv: Vec<String>,
     pub output: OutputFormat,
+    /// It has a folder in `PITON_ARTIFACTS`, whose files are kept with the session.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub artifacts: bool,
 }
 
 /// What a command prints.

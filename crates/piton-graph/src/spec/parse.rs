@@ -193,6 +193,7 @@ impl Parsed {
             "subgraph",
             "custom",
             "output",
+            "artifacts",
             "map",
             "loop",
             "reads",
@@ -227,7 +228,10 @@ impl Parsed {
                     return Err(kind_tree.fail("The command is empty"));
                 }
                 let output = fields.get("output").map(|of| output(of)).transpose()?;
-                NodeKind::Command(CommandSpec { argv, output: output.unwrap_or_default() })
+                let output = output.unwrap_or_default();
+                let artifacts = fields.get("artifacts").map(|of| of.boolean("`artifacts`"));
+                let artifacts = artifacts.transpose()?.unwrap_or(false);
+                NodeKind::Command(CommandSpec { argv, output, artifacts })
             }
             "set" => {
                 let values = kind_tree.fields("`set`")?;
@@ -242,6 +246,9 @@ impl Parsed {
         });
         if let (Some(of), false) = (fields.get("output"), kind == "command") {
             return Err(of.fail("`output` says what a command prints; this node is none"));
+        }
+        if let (Some(of), false) = (fields.get("artifacts"), kind == "command") {
+            return Err(of.fail("`artifacts` are the files of a command; this node is none"));
         }
         if let NodeKind::Set { values } = &node.kind {
             node.writes = values.keys().cloned().collect();

@@ -7,6 +7,7 @@
     reason = "tests"
 )]
 
+mod artifacts;
 mod bad_graphs;
 mod checkpoints;
 mod damage;
