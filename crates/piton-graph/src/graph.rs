@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::checkpoints;
 use crate::error::{Error, Result, SpecError};
 use crate::node::{LoopBody, MapBody, Node};
+use crate::policy::CheckpointPolicy;
 use crate::spec::{
     AgentSpec, Checked, CommandSpec, EdgeSpec, Effects, Files, GraphSpec, HumanSpec, InputSpec,
     LoopSpec, MapSpec, MemorySpec, NodeKind, NodeSpec, OutputFormat, Parsed, Retry, SubgraphSpec,
@@ -28,6 +29,7 @@ pub struct Graph {
     hash: Arc<str>,
     /// The file that it was read from.
     file: Option<Arc<Path>>,
+    policy: Option<Arc<dyn CheckpointPolicy>>,
 }
 
 /// The code of a node of your own.
@@ -51,7 +53,7 @@ impl fmt::Debug for Body {
 impl Graph {
     pub fn builder(name: impl Into<String>) -> Builder {
         let spec = GraphSpec { name: name.into(), ..GraphSpec::default() };
-        Builder { spec, bodies: BTreeMap::new(), repeated: None }
+        Builder { spec, bodies: BTreeMap::new(), repeated: None, policy: None }
     }
 
     /// Reads and checks a graph file, YAML or JSON.
@@ -106,13 +108,30 @@ impl Graph {
 
     fn new(checked: Checked, bodies: BTreeMap<String, Body>) -> Self {
         let hash = checked.spec.hash().into();
-        Self { checked: Arc::new(checked), bodies: Arc::new(bodies), hash, file: None }
+        Self {
+            checked: Arc::new(checked),
+            bodies: Arc::new(bodies),
+            hash,
+            file: None,
+            policy: None,
+        }
     }
 
     /// Gives a `custom` node of a file its code; `outer/inner` names a node of a subgraph.
     pub fn with_node(mut self, name: &str, node: impl Node) -> Self {
         Arc::make_mut(&mut self.bodies).insert(name.to_owned(), Body::Node(Arc::new(node)));
         self
+    }
+
+    /// Decides which checkpoints are made. It is code, and not in the graph's spec: give it again when
+    /// a session is resumed.
+    pub fn with_policy(mut self, policy: impl CheckpointPolicy) -> Self {
+        self.policy = Some(Arc::new(policy));
+        self
+    }
+
+    pub(crate) fn policy(&self) -> Option<&dyn CheckpointPolicy> {
+        self.policy.as_deref()
     }
 
     pub fn name(&self) -> &str {
@@ -378,6 +397,7 @@ pub struct Builder {
     bodies: BTreeMap<String, Body>,
     /// A node name that was given twice.
     repeated: Option<String>,
+    policy: Option<Arc<dyn CheckpointPolicy>>,
 }
 
 impl Builder {
@@ -427,6 +447,12 @@ impl Builder {
         self
     }
 
+    /// Decides which checkpoints are made.
+    pub fn policy(mut self, policy: impl CheckpointPolicy) -> Self {
+        self.policy = Some(Arc::new(policy));
+        self
+    }
+
     pub fn node(mut self, name: impl Into<String>, node: impl Into<NodeDef>) -> Self {
         let (name, NodeDef { spec, body, inner }) = (name.into(), node.into());
         self.bodies.extend(body.map(|body| (name.clone(), body)));
@@ -463,6 +489,7 @@ impl Builder {
             return Err(SpecError::new(format!("There are two nodes `{name}`")).into());
         }
         let graph = Graph::new(check(Parsed::from_spec(self.spec))?, self.bodies);
+        let graph = Graph { policy: self.policy, ..graph };
         graph.check_bodies()?;
         Ok(graph)
     }

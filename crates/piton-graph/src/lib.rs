@@ -40,6 +40,7 @@ mod kinds;
 mod log;
 mod node;
 mod parts;
+mod policy;
 mod run;
 mod spec;
 mod store;
@@ -51,11 +52,12 @@ pub use graph::{
     Builder, Graph, NodeDef, agent, command, custom, human, map, repeat, set, subgraph, template,
 };
 pub use node::{ItemContext, LoopBody, LoopContext, LoopStep, MapBody, Node, NodeContext};
+pub use policy::{CheckpointPolicy, PolicyContext, SmartPolicy};
 pub use run::{Decided, Failure, Finished, OpenWait, Outcome, Progress, Run, RunHandle, Runner};
 pub use spec::{
     AgentSpec, CommandSpec, EdgeSpec, Effects, FILE_BYTES_MAX, GraphSpec, HumanSpec, InputSpec,
-    LoopSpec, MapSpec, MemorySpec, NodeKind, NodeSpec, OutputFormat, Retry, SubgraphSpec, VERSION,
-    ValueType, parse, parse_checkpoint_options,
+    LoopSpec, MapSpec, MemorySpec, NodeKind, NodeSpec, OutputFormat, Retry, SubgraphSpec,
+    VERSION, ValueType, parse, parse_checkpoint_options,
 };
 pub use store::{GraphStore, StoreParts, files_features, open, sqlite_features};
 

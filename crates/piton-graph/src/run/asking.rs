@@ -13,6 +13,7 @@ use super::scheduler::{Reply, Scheduler};
 use super::{Progress, Stop};
 use crate::error::{NodeError, Result};
 use crate::node::{Asked, Request};
+use crate::policy::PolicyContext;
 use crate::store::now;
 
 impl Scheduler {
@@ -100,7 +101,17 @@ impl Scheduler {
                     ("outputs".to_owned(), outputs.into()),
                 ]);
                 self.log.push(NewRecord::with_content(now(), event, "step", step.into()));
-                if self.config.wants(CheckpointType::LoopIteration, iteration) {
+                let tags = self.graph.node(&path).map(|node| node.tags.clone()).unwrap_or_default();
+                let of = PolicyContext {
+                    boundary: CheckpointType::LoopIteration,
+                    node: &path,
+                    tags: &tags,
+                    attempt,
+                    latency: None,
+                    changed_keys: 0,
+                    iteration: Some(iteration),
+                };
+                if self.wants(&of) {
                     let description = format!("Iteration {} of `{path}`", iteration + 1);
                     self.push_checkpoint(CheckpointType::LoopIteration, &path, None, &description)?;
                 }

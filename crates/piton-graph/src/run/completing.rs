@@ -7,7 +7,7 @@ use std::time::Duration;
 use piton_core::event::{
     CheckpointPruned, EdgeTaken, MemoryChanged, NodeCompleted, NodeSkipped, OutputAdded,
 };
-use piton_core::graph::{CheckpointConfig, CheckpointType, NodePhase, NodeState, Reducer};
+use piton_core::graph::{CheckpointType, NodePhase, NodeState, Reducer};
 use piton_core::limits::BATCH_BYTES_MAX;
 use piton_core::{Code, NewRecord};
 use serde_json::{Map, Value};
@@ -19,6 +19,7 @@ use crate::checkpoints::PRUNED_RECORD_MAX;
 use crate::error::{Error, NodeError, Result};
 use crate::expression;
 use crate::node::{NodeContext, json_bytes};
+use crate::policy::PolicyContext;
 use crate::spec::{EdgeSpec, split, within};
 use crate::store::now;
 
@@ -68,7 +69,7 @@ impl Scheduler {
             self.outputs.insert(key, value);
         }
         self.push_edges(&edges);
-        self.push_completion_checkpoints(path, &edges, took, changed_keys)?;
+        self.push_completion_checkpoints(path, &edges, (attempt, took, changed_keys))?;
         self.push_pruned();
         self.report(Progress::NodeCompleted { node, latency_ms });
         Ok(Ok(()))
@@ -254,20 +255,28 @@ impl Scheduler {
         &mut self,
         path: &str,
         edges: &[EdgeSpec],
-        took: Duration,
-        changed_keys: usize,
+        (attempt, took, changed_keys): (u32, Duration, usize),
     ) -> Result<()> {
         let Some(node) = self.graph.node(path) else { return Ok(()) };
         let is_safe_point = node.safe_point;
-        let is_worth = !self.config.smart || {
-            let names = node.tags.iter().map(String::as_str).chain([split(path).1]);
-            CheckpointConfig::is_worth(names, Some((took, changed_keys)))
+        let wants = |boundary| {
+            self.wants(&PolicyContext {
+                boundary,
+                node: path,
+                tags: &node.tags,
+                attempt,
+                latency: Some(took),
+                changed_keys,
+                iteration: None,
+            })
         };
+        let is_completion = wants(CheckpointType::NodeComplete);
+        let is_transition = wants(CheckpointType::EdgeTransition);
         let next = match edges {
             [edge] => Some(edge.to.clone()),
             _ => None,
         };
-        if is_worth && self.config.wants(CheckpointType::NodeComplete, 0) {
+        if is_completion {
             let (kind, description) = (CheckpointType::NodeComplete, format!("`{path}` completed"));
             self.push_checkpoint(kind, path, next.as_deref(), &description)?;
         }
@@ -275,7 +284,7 @@ impl Scheduler {
             let (kind, description) = (CheckpointType::SafePoint, format!("Safe point `{path}`"));
             self.push_checkpoint(kind, path, next.as_deref(), &description)?;
         }
-        if self.config.wants(CheckpointType::EdgeTransition, 0) {
+        if is_transition {
             for edge in edges {
                 let (kind, to) = (CheckpointType::EdgeTransition, &edge.to);
                 self.push_checkpoint(kind, path, Some(to), &format!("From `{path}` to `{to}`"))?;

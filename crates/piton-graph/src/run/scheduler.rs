@@ -22,6 +22,7 @@ use crate::graph::Graph;
 use crate::kinds;
 use crate::log::Log;
 use crate::node::{Attempt, NodeContext, Request};
+use crate::policy::{CheckpointPolicy as _, PolicyContext, SmartPolicy};
 use crate::spec::{Effects, NodeKind, split, within};
 use crate::store::{new_checkpoint, now};
 
@@ -322,9 +323,16 @@ impl Scheduler {
                 && self.has_wait(&path, visit);
             let attempt = if is_asked { known.max(1) } else { known + 1 };
             if !is_asked {
-                let names = node.tags.iter().map(String::as_str).chain([split(&path).1]);
-                let is_worth = !self.config.smart || CheckpointConfig::is_worth(names, None);
-                if is_worth && self.config.wants(CheckpointType::NodeStart, 0) {
+                let of = PolicyContext {
+                    boundary: CheckpointType::NodeStart,
+                    node: &path,
+                    tags: &node.tags,
+                    attempt,
+                    latency: None,
+                    changed_keys: 0,
+                    iteration: None,
+                };
+                if self.wants(&of) {
                     let description = format!("Before `{path}` starts");
                     self.push_checkpoint(CheckpointType::NodeStart, &path, None, &description)?;
                 }
@@ -514,6 +522,13 @@ impl Scheduler {
         let record = NewRecord::with_content(now(), event, "description", description.into());
         self.log.push(record);
         Ok(())
+    }
+
+    /// Whether a checkpoint is made that a run makes by itself: by the options, and by the policy.
+    pub(super) fn wants(&self, of: &PolicyContext<'_>) -> bool {
+        self.config.wants(of.boundary, of.iteration.unwrap_or(0))
+            && (!self.config.smart || SmartPolicy.should_checkpoint(of))
+            && self.graph.policy().is_none_or(|policy| policy.should_checkpoint(of))
     }
 
     /// Checkpoints that a wait needs: they are not pruned.
