@@ -56,7 +56,7 @@ pub use policy::{CheckpointPolicy, PolicyContext, SmartPolicy};
 pub use run::{Decided, Failure, Finished, OpenWait, Outcome, Progress, Run, RunHandle, Runner};
 pub use spec::{
     AgentSpec, CommandSpec, EdgeSpec, Effects, FILE_BYTES_MAX, GraphSpec, HumanSpec, InputSpec,
-    LoopSpec, MapSpec, MemorySpec, NodeKind, NodeSpec, OutputFormat, Retry, SubgraphSpec,
+    LoopSpec, MapSpec, MemorySpec, NodeKind, NodeSpec, OutputFormat, Retry, SCHEMA, SubgraphSpec,
     VERSION, ValueType, parse, parse_checkpoint_options,
 };
 pub use store::{GraphStore, StoreParts, files_features, open, sqlite_features};

@@ -24,6 +24,9 @@ pub use subgraph::SubgraphSpec;
 /// The parts of a graph whose entries users name.
 const NAMED_PARTS: &[&str] = &["inputs", "memory", "nodes"];
 
+/// The JSON Schema of graph files, for editors.
+pub const SCHEMA: &str = include_str!("../../../../docs/reference/graph.schema.json");
+
 /// The version of graph files that this program reads.
 pub const VERSION: &str = "graph/v1";
 
