@@ -123,7 +123,7 @@ pub struct GraphView {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GraphNodeView {
     pub node: String,
-    /// `command`, `set`, `template`, `human`, `agent`, `custom`; others may follow.
+    /// `command`, `set`, `template`, `human`, `agent`, `subgraph`, `custom`; others may follow.
     pub kind: String,
     pub is_map: bool,
     pub is_loop: bool,
@@ -284,6 +284,9 @@ pub struct CheckpointView {
     pub conversation_states: Option<BTreeMap<String, String>>,
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub accumulated_outputs: BTreeMap<String, Value>,
+    /// The files that nodes had left.
+    #[serde(default)]
+    pub artifacts: Vec<Artifact>,
     pub metrics_snapshot: GraphMetrics,
     pub is_clean: bool,
     pub can_resume_from: bool,
@@ -298,6 +301,40 @@ pub struct CheckpointView {
     pub error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_at_node: Option<String>,
+}
+
+/// A file that a node left with its session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Artifact {
+    /// A file's name, without folders.
+    pub name: String,
+    /// The node that left it.
+    pub node: String,
+    pub bytes: u64,
+    /// Parts of it are masked.
+    pub is_masked: bool,
+    /// The record that has it.
+    pub seq: u64,
+}
+
+/// The files that nodes left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ArtifactList {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub session_id: SessionId,
+    /// By name.
+    pub artifacts: Vec<Artifact>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+pub struct ArtifactQuery {
+    /// Only those of this node, or of the nodes in its subgraph.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

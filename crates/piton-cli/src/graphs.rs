@@ -146,7 +146,7 @@ pub(crate) fn values(spec: &GraphSpec, given: &[String]) -> Result<Map<String, V
                 None => from_file(key, source)?,
             },
         };
-        let of_type = spec.inputs.get(key).and_then(|input| input.of_type);
+        let of_type = spec.input(key).and_then(|input| input.of_type);
         values.insert(key.to_owned(), value(key, text, of_type)?);
     }
     Ok(values)
@@ -212,10 +212,13 @@ pub(crate) fn resume_command(
     let levels = [&graph.spec().checkpoint, settings, recorded, options];
     let excluded = CheckpointConfig::of(levels).exclude_memory_keys;
     let patterns = KeyPatterns::new(&excluded);
-    let left = graph.spec().nodes.iter().filter(|(name, _)| !done.contains(name));
-    let keys: std::collections::BTreeSet<&String> =
-        left.flat_map(|(_, node)| &node.reads).filter(|key| patterns.matches(key)).collect();
-    let sets = keys.iter().map(|key| format!(" --set {key}=@env:{}", key.to_uppercase()));
+    let name = |key: &str| key.rsplit('/').next().unwrap_or(key).to_owned();
+    let nodes = graph.spec().all_nodes().into_iter().map(|(path, _)| path);
+    let read = nodes.filter(|path| !done.contains(path)).flat_map(|path| graph.reads(&path));
+    let secret = read.filter(|key| patterns.matches(&name(key)));
+    let keys: std::collections::BTreeSet<String> =
+        secret.map(|key| graph.spec().origin_of(key)).collect();
+    let sets = keys.iter().map(|key| format!(" --set {key}=@env:{}", name(key).to_uppercase()));
     let sets = sets.collect::<Vec<_>>().concat();
     format!("{call} sessions resume {session}{sets}")
 }

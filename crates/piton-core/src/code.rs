@@ -127,6 +127,7 @@ codes! {
     MemoryKeyUndeclared = "memory_key_undeclared", "Declare the key in the node's `reads` or `writes`.";
     MemoryValueRequired = "memory_value_required", "Set the keys that the error names when you resume.";
     LoopLimitReached = "loop_limit_reached", "Raise `max_iterations`, or let the loop end earlier.";
+    ArtifactNotFound = "artifact_not_found", "List the files with `piton sessions artifacts`.";
     CheckpointNotFound = "checkpoint_not_found", "List the session's checkpoints to find the one you mean.";
     CheckpointNotResumable = "checkpoint_not_resumable", "Choose another checkpoint, or resume without one.";
     CheckpointDamaged = "checkpoint_damaged", "Resume without a checkpoint; Piton finds an intact one.";

@@ -78,6 +78,8 @@ fn api() -> (Router<App>, OpenApi) {
                 .routes(routes!(graphs::show))
                 .routes(routes!(graphs::resume))
                 .routes(routes!(graphs::timeline))
+                .routes(routes!(graphs::artifacts))
+                .routes(routes!(graphs::artifact))
                 .routes(routes!(graphs::list))
                 .routes(routes!(graphs::diff))
                 .routes(routes!(graphs::prune))

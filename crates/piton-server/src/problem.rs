@@ -87,6 +87,7 @@ fn status_of(code: Code) -> StatusCode {
         | Code::RecordNotFound
         | Code::WorktreeNotFound
         | Code::SnapshotNotFound
+        | Code::ArtifactNotFound
         | Code::CheckpointNotFound
         | Code::ResumeTokenNotFound
         | Code::ShellNotFound

@@ -67,7 +67,7 @@ records! {
         attempt: u32,
         /// Keys that were written and whose values are not here, or not as they were.
         #[serde(default, skip_serializing_if = "Vec::is_empty")] excluded_keys: Vec<String>,
-    } content ["description", "writes"];
+    } content ["description", "writes", "messages"];
     /// A node tells readers of the log something.
     NodeEvent = "node.event" { path: String, visit: u32, attempt: u32, } content ["event"];
     /// A node streams text to readers of the log. `offset` counts the bytes of the attempt before it.

@@ -460,6 +460,8 @@ impl GraphState {
                     return false;
                 }
                 node.iterations.seqs.push(seq);
+                // It was one of this iteration.
+                node.safe_point = None;
                 node.iterations.messages += u64::from(e.messages);
                 node.iterations.done = e.done;
                 if e.excluded {

@@ -174,6 +174,9 @@ impl Reader {
                 _ => Map::new(),
             };
             writes.retain(|key, _| !safe_point.excluded_keys.contains(key));
+            if let Some(Value::Array(messages)) = fields.remove("messages") {
+                restored.messages = messages;
+            }
             restored.safe_point = Some((why.unwrap_or_default(), writes));
         }
         if let Some(map) = &node.map {

@@ -3,6 +3,7 @@
 mod asking;
 mod completing;
 mod ending;
+mod nesting;
 mod resume;
 mod scheduler;
 mod waiting;
@@ -336,7 +337,7 @@ fn complete_inputs(graph: &Graph, mut given: Map<String, Value>) -> Result<Map<S
 
 /// A value of an input has the type that the graph declares.
 fn check_type(graph: &Graph, name: &str, value: &Value) -> Result<()> {
-    let of_type = graph.spec().inputs.get(name).and_then(|input| input.of_type);
+    let of_type = graph.spec().input(name).and_then(|input| input.of_type);
     match of_type.filter(|of_type| !of_type.fits(value)) {
         Some(of_type) => {
             let message = format!("`{name}` has to be of the type `{}`", of_type.as_str());

@@ -13,11 +13,11 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::scheduler::{LiveWait, Reply, Scheduler};
+use super::scheduler::{Live, LiveWait, Reply, Scheduler};
 use super::{Decided, GivenAnswer, GivenCommand, Progress};
 use crate::checkpoints;
 use crate::error::{NodeError, Result};
-use crate::spec::{NodeKind, NodeSpec};
+use crate::spec::{NodeKind, NodeSpec, split, within};
 use crate::store::{new_token, now};
 
 /// What the log has in the place of an answer that must not be written.
@@ -26,7 +26,7 @@ const ANSWER_NOT_SAVED: &str = "(not saved)";
 impl Scheduler {
     /// The id of a node's wait: the same for every attempt in a lineage, so that an answer is found
     /// again.
-    fn wait_id(&self, lineage: u32, path: &str, visit: u32, number: u32, round: u32) -> WaitId {
+    fn wait_id(&self, lineage: u32, path: &str, visit: u32, number: &str, round: u32) -> WaitId {
         wait_id(&self.log.id, (lineage, path, visit), number, round)
     }
 
@@ -34,7 +34,7 @@ impl Scheduler {
     pub(super) fn has_wait(&self, path: &str, visit: u32) -> bool {
         let run = self.log.folded.session.facts.run.as_ref();
         self.log.folded.lineages.ancestry(self.log.lineage()).into_iter().any(|lineage| {
-            let id = self.wait_id(lineage, path, visit, 0, 0);
+            let id = self.wait_id(lineage, path, visit, "0", 0);
             self.log.folded.graph.answers.contains_key(&id)
                 || run.is_some_and(|run| run.waits.contains_key(&id))
         })
@@ -42,16 +42,17 @@ impl Scheduler {
 
     /// The excluded keys that a node writes: what it is answered may be their value.
     fn excluded_writes(&self, path: &str) -> Vec<String> {
-        let node = self.graph.spec().nodes.get(path);
+        let node = self.graph.node(path);
         let keys = node.into_iter().flat_map(|node| &node.writes);
         keys.filter(|key| self.excluded.matches(key)).cloned().collect()
     }
 
     /// The value that a user set on resume for the one key that a question is about.
     fn value_instead_of_answer(&self, path: &str, secret: &[String]) -> Option<Value> {
-        let node = self.graph.spec().nodes.get(path)?;
+        let node = self.graph.node(path)?;
         let key = secret.first().filter(|_| matches!(node.kind, NodeKind::Human(_)))?;
-        let value = self.memory.get(key).filter(|_| self.set_keys.contains(key))?;
+        let key = within(split(path).0, key);
+        let value = self.memory.get(&key).filter(|_| self.set_keys.contains(&key))?;
         Some((**value).clone())
     }
 
@@ -59,7 +60,7 @@ impl Scheduler {
         &mut self,
         path: &str,
         visit: u32,
-        (number, mut question, deadline): (u32, Value, Option<Duration>),
+        (number, mut question, deadline): (String, Value, Option<Duration>),
         reply: oneshot::Sender<Result<Value, NodeError>>,
         replies: &mut Vec<Reply>,
     ) -> Result<()> {
@@ -73,7 +74,7 @@ impl Scheduler {
         for lineage in ancestry {
             let mut round = 0;
             found = loop {
-                let id = self.wait_id(lineage, path, visit, number, round);
+                let id = self.wait_id(lineage, path, visit, &number, round);
                 match self.log.folded.graph.answers.get(&id) {
                     Some(Answer::Given { seq }) if secret.is_empty() => {
                         let answer = self.log.field(*seq, "answer").await?;
@@ -81,8 +82,8 @@ impl Scheduler {
                         return Ok(());
                     }
                     Some(Answer::Redacted) if secret.is_empty() => {
-                        let node = self.graph.spec().nodes.get(path);
-                        let key = node.and_then(NodeSpec::result_key).map(str::to_owned);
+                        let key =
+                            self.graph.node(path).and_then(NodeSpec::result_key).map(str::to_owned);
                         let set = self.value_instead_of_answer(path, key.as_slice());
                         replies.push((reply, set.ok_or_else(|| redacted(path))));
                         return Ok(());
@@ -144,7 +145,7 @@ impl Scheduler {
         let node = path.to_owned();
         self.report(Progress::NodeWaiting { node, wait_id: id.clone() });
         if let Some(live) = self.live.get_mut(path) {
-            live.wait = Some(LiveWait { id, deadline_at, reply });
+            live.waits.push(LiveWait { id, deadline_at, reply });
         }
         Ok(())
     }
@@ -152,7 +153,8 @@ impl Scheduler {
     /// The next moment at which something is due without anybody asking.
     pub(super) fn next_wake(&self, is_starting: bool) -> Option<Instant> {
         let retries = self.retries.values().copied().filter(|_| is_starting);
-        let deadlines = self.live.values().filter_map(|live| live.wait.as_ref()?.deadline_at);
+        let deadlines =
+            self.live.values().flat_map(|live| &live.waits).filter_map(|wait| wait.deadline_at);
         let deadlines = deadlines.map(|at| Instant::now() + at.since(now()));
         retries.chain(deadlines).min()
     }
@@ -160,7 +162,8 @@ impl Scheduler {
     /// Whether a node waits for an answer whose time has passed.
     pub(super) fn has_passed_wait(&self) -> bool {
         let now = now();
-        let mut deadlines = self.live.values().filter_map(|live| live.wait.as_ref()?.deadline_at);
+        let waits = self.live.values().flat_map(|live| &live.waits);
+        let mut deadlines = waits.filter_map(|wait| wait.deadline_at);
         deadlines.any(|at| at <= now)
     }
 
@@ -173,12 +176,9 @@ impl Scheduler {
         let GivenAnswer { wait_id, answer, reply } = given;
         let run = self.log.folded.session.facts.run.as_ref();
         let since = run.and_then(|run| run.waits.get(&wait_id)).map(|wait| wait.since_seq);
-        let live = self.live.values_mut();
-        let live = live
-            .filter(|live| live.wait.as_ref().is_some_and(|wait| wait.id == wait_id))
-            .map(|live| &mut live.wait)
-            .next();
-        let (Some(since), Some(slot)) = (since, live) else {
+        let is_open = |live: &Live| live.waits.iter().any(|wait| wait.id == wait_id);
+        let live = self.live.values_mut().find(|live| is_open(live));
+        let (Some(since), Some(live)) = (since, live) else {
             // The giver may be gone.
             let _ = reply.send(Err(decide::Refusal::WaitNotFound { wait: wait_id }.into()));
             return Ok(None);
@@ -199,10 +199,10 @@ impl Scheduler {
         if !secret.is_empty() {
             self.secret_answers.insert(wait_id.clone(), answer.clone());
         }
+        let asked = live.waits.iter().position(|wait| wait.id == wait_id);
+        let asked = asked.map(|at| live.waits.remove(at));
         self.log.decide(Command::AnswerByWait { wait_id, fresh, answer: written })?;
-        if let Some(wait) = slot.take() {
-            replies.push((wait.reply, Ok(answer)));
-        }
+        replies.extend(asked.map(|wait| (wait.reply, Ok(answer))));
         Ok(Some(reply))
     }
 
@@ -234,20 +234,19 @@ impl Scheduler {
     /// Lets the nodes continue whose waits were answered by a command, which is durable.
     pub(super) async fn deliver_answers(&mut self) -> Result<()> {
         let answers = &self.log.folded.graph.answers;
-        let answered = self.live.iter().filter_map(|(path, live)| {
-            match answers.get(&live.wait.as_ref()?.id) {
-                Some(Answer::Given { seq }) => Some((path.clone(), *seq)),
+        let mut answered: Vec<(LiveWait, Seq)> = Vec::new();
+        for live in self.live.values_mut() {
+            let seq = |wait: &LiveWait| match answers.get(&wait.id) {
+                Some(Answer::Given { seq }) => Some(*seq),
                 _ => None,
-            }
-        });
-        let answered: Vec<(String, Seq)> = answered.collect();
-        for (path, seq) in answered {
+            };
+            let given = live.waits.extract_if(.., |wait| seq(wait).is_some());
+            answered.extend(given.filter_map(|wait| seq(&wait).map(|seq| (wait, seq))));
+        }
+        for (wait, seq) in answered {
             let answer = self.log.field(seq, "answer").await?.unwrap_or(Value::Null);
-            let wait = self.live.get_mut(&path).and_then(|live| live.wait.take());
-            if let Some(wait) = wait {
-                // The node's task may have been ended.
-                let _ = wait.reply.send(Ok(answer));
-            }
+            // The node's task may have been ended.
+            let _ = wait.reply.send(Ok(answer));
         }
         Ok(())
     }
@@ -256,11 +255,10 @@ impl Scheduler {
     pub(super) fn expire_waits(&mut self, replies: &mut Vec<Reply>) -> Result<()> {
         self.log.decide(Command::Sweep { live: true })?;
         for live in self.live.values_mut() {
-            let is_over = live.wait.as_ref().is_some_and(|wait| {
-                let answer = self.log.folded.graph.answers.get(&wait.id);
-                matches!(answer, Some(Answer::Expired { .. }))
-            });
-            if is_over && let Some(wait) = live.wait.take() {
+            let answers = &self.log.folded.graph.answers;
+            let is_over =
+                |wait: &LiveWait| matches!(answers.get(&wait.id), Some(Answer::Expired { .. }));
+            for wait in live.waits.extract_if(.., |wait| is_over(wait)) {
                 replies.push((wait.reply, Err(expired())));
             }
         }
@@ -271,7 +269,7 @@ impl Scheduler {
 fn wait_id(
     session: &SessionId,
     (lineage, path, visit): (u32, &str, u32),
-    number: u32,
+    number: &str,
     round: u32,
 ) -> WaitId {
     let name = format!("{session}/{lineage}/{path}/{visit}/{number}/{round}");
@@ -292,7 +290,7 @@ pub(super) fn redacted_answer<'a>(
     let key = node.result_key().filter(|_| matches!(node.kind, NodeKind::Human(_)))?;
     let visit = state.visit(path);
     let is_redacted = lineages.iter().any(|lineage| {
-        let id = |round| wait_id(session, (*lineage, path, visit), 0, round);
+        let id = |round| wait_id(session, (*lineage, path, visit), "0", round);
         let answers = (0..).map_while(|round| state.answers.get(&id(round)));
         answers.last() == Some(&Answer::Redacted)
     });

@@ -7,6 +7,7 @@
     reason = "tests"
 )]
 
+mod artifacts;
 mod bad_graphs;
 mod checkpoints;
 mod damage;
@@ -15,8 +16,10 @@ mod expiry;
 mod failures;
 mod killed;
 mod options;
+mod parts;
 mod redacted;
 mod running;
 mod secrets;
+mod subgraphs;
 mod waiting;
 mod world;

@@ -13,7 +13,7 @@ use piton_core::reason::Reason;
 use piton_core::resume::ContinueRun;
 use piton_core::state::{Phase, Run as SessionRun};
 use piton_graph::checkpoints::{
-    self, Checkpoint, CheckpointDiff, CheckpointList, GraphOverview, TimelineEntry,
+    self, ArtifactSummary, Checkpoint, CheckpointDiff, CheckpointList, GraphOverview, TimelineEntry,
 };
 use piton_graph::{Graph, GraphStore, Outcome, Run, Runner};
 use piton_store::{Query, Select};
@@ -266,10 +266,12 @@ impl Engine {
 
     /// Agents that no profile describes are found before the run begins.
     fn check_profiles(&self, graph: &Graph) -> Result<()> {
-        for profile in graph.spec().nodes.values().filter_map(|node| match &node.kind {
-            piton_graph::NodeKind::Agent(agent) => agent.profile.as_deref(),
-            _ => None,
-        }) {
+        for profile in
+            graph.spec().all_nodes().into_iter().filter_map(|(_, node)| match &node.kind {
+                piton_graph::NodeKind::Agent(agent) => agent.profile.as_deref(),
+                _ => None,
+            })
+        {
             self.catalog().get(profile)?;
         }
         Ok(())
@@ -439,6 +441,20 @@ impl Engine {
 
     pub async fn timeline(&self, session: &SessionId) -> Result<Vec<TimelineEntry>> {
         Ok(checkpoints::timeline(&self.0.store, session).await?)
+    }
+
+    /// The files that nodes left.
+    pub async fn artifacts(
+        &self,
+        session: &SessionId,
+        node: Option<&str>,
+    ) -> Result<Vec<ArtifactSummary>> {
+        Ok(checkpoints::artifacts(&self.0.store, session, None, node).await?)
+    }
+
+    /// A file that a node left.
+    pub async fn artifact(&self, session: &SessionId, name: &str) -> Result<Vec<u8>> {
+        Ok(checkpoints::artifact(&self.0.store, session, name).await?)
     }
 
     pub async fn checkpoints(

@@ -2,11 +2,12 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use piton_api::graph::{
-    CheckpointDiff, CheckpointPage, CheckpointQuery, CheckpointView, CheckpointsPruned, DiffQuery,
-    GraphQuery, GraphResumed, GraphTimeline, GraphView, InspectQuery, PruneCheckpointsRequest,
-    ResumeGraphRequest, RunGraphRequest,
+    ArtifactList, ArtifactQuery, CheckpointDiff, CheckpointPage, CheckpointQuery, CheckpointView,
+    CheckpointsPruned, DiffQuery, GraphQuery, GraphResumed, GraphTimeline, GraphView, InspectQuery,
+    PruneCheckpointsRequest, ResumeGraphRequest, RunGraphRequest,
 };
 use piton_api::problem::Problem as Document;
 use piton_api::session::SessionCreated;
@@ -128,6 +129,41 @@ pub(crate) async fn timeline(
     let session = SessionId::from_user(&session)?;
     let entries = wire(&app.engine().timeline(&session).await?)?;
     Ok(Json(GraphTimeline { session_id: session, entries }))
+}
+
+/// The files that the nodes of a graph left.
+#[utoipa::path(get, path = "/sessions/{session_id}/artifacts", operation_id = "list_artifacts", tag = "graphs",
+    params(("session_id" = String, Path, description = "The session's id"), ArtifactQuery),
+    responses((status = 200, body = ArtifactList),
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
+pub(crate) async fn artifacts(
+    State(app): State<App>,
+    _reader: Reader,
+    Path(session): Path<String>,
+    Params(query): Params<ArtifactQuery>,
+) -> Result<Json<ArtifactList>> {
+    let session_id = SessionId::from_user(&session)?;
+    let artifacts = wire(&app.engine().artifacts(&session_id, query.node.as_deref()).await?)?;
+    Ok(Json(ArtifactList { session_id, artifacts }))
+}
+
+/// A file that a node left, byte for byte.
+#[utoipa::path(get, path = "/sessions/{session_id}/artifacts/{name}", operation_id = "read_artifact", tag = "graphs",
+    params(("session_id" = String, Path, description = "The session's id"),
+        ("name" = String, Path, description = "The file's name")),
+    responses((status = 200, body = String, content_type = "application/octet-stream"),
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
+pub(crate) async fn artifact(
+    State(app): State<App>,
+    _reader: Reader,
+    Path((session, name)): Path<(String, String)>,
+) -> Result<Response> {
+    let bytes = app.engine().artifact(&SessionId::from_user(&session)?, &name).await?;
+    // Whatever is in it: a browser must not take it for a page of ours.
+    let kind = HeaderValue::from_static("application/octet-stream");
+    let saved = HeaderValue::from_static("attachment");
+    let headers = [(header::CONTENT_TYPE, kind), (header::CONTENT_DISPOSITION, saved)];
+    Ok((headers, bytes).into_response())
 }
 
 /// The checkpoints of a session, newest first.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use piton_api::agent_view::ForkRequest;
 use piton_api::graph::{
-    CheckpointQuery, DiffQuery, GraphQuery, InspectQuery, PruneCheckpointsRequest,
+    ArtifactQuery, CheckpointQuery, DiffQuery, GraphQuery, InspectQuery, PruneCheckpointsRequest,
     ResumeGraphRequest, RunGraphRequest,
 };
 use piton_api::session::{CloseRequest, PromptRequest, RunRequest, SessionQuery, StartRequest};
@@ -419,4 +419,28 @@ async fn a_resume_token_answers_a_graph_by_the_name_of_an_option() {
     assert_eq!(other.code(), Some(Code::ResumeTokenConsumed));
     let query = GraphQuery { include_memory: Some(true) };
     assert_eq!(client.graph(&session, &query).await.unwrap().memory.unwrap()["report"], "send");
+}
+
+/// Wants to show: what a command left is listed and read byte for byte over HTTP, and nothing else is.
+#[tokio::test(flavor = "multi_thread")]
+async fn artifacts_are_listed_and_read() {
+    let world = World::start().await;
+    let client = &world.client;
+    let text = r#"{"piton": "graph/v1", "name": "files", "nodes": {"inner": {"subgraph": {"graph": {"nodes": {"make":
+        {"command": ["sh", "-c", "printf '<b>\\377' > $PITON_ARTIFACTS/page.html"], "artifacts": true}}}}}}}"#;
+    let session = client.run_graph(&graph(text)).await.unwrap().session_id;
+    until(&world, &session, "run.completed").await;
+    let all = ArtifactQuery::default();
+    let listed = client.artifacts(&session, &all).await.unwrap().artifacts;
+    let shown: Vec<_> = listed.iter().map(|one| (one.name.as_str(), one.node.as_str())).collect();
+    assert_eq!((shown, listed[0].bytes), (vec![("page.html", "inner/make")], 4));
+    let none = ArtifactQuery { node: Some("make".into()) };
+    assert_eq!(client.artifacts(&session, &none).await.unwrap().artifacts, []);
+    assert_eq!(&client.artifact(&session, "page.html").await.unwrap()[..], b"<b>\xff");
+    for name in ["other", "../page.html", "page.html/"] {
+        let refused = client.artifact(&session, name).await.unwrap_err();
+        assert_eq!(refused.code(), Some(Code::ArtifactNotFound), "{name}");
+    }
+    let view = client.checkpoint(&session, "latest", &InspectQuery::default()).await.unwrap();
+    assert_eq!(view.artifacts, listed);
 }

@@ -4,6 +4,7 @@ mod abandon;
 mod answer;
 mod answer_graph;
 mod archive;
+mod artifacts;
 mod cancel;
 mod checkpoints;
 mod cleanup;
@@ -61,6 +62,7 @@ pub(crate) enum Command {
     Inspect(inspect::Args),
     Diff(diff::Args),
     Timeline(timeline::Args),
+    Artifacts(artifacts::Args),
     Waits(waits::Args),
     Answer(answer::Args),
     Prompt(prompt::Args),
@@ -101,6 +103,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
         Command::Inspect(args) => inspect::run(ui, cx, args).await,
         Command::Diff(args) => diff::run(ui, cx, args).await,
         Command::Timeline(args) => timeline::run(ui, cx, args).await,
+        Command::Artifacts(args) => artifacts::run(ui, cx, args).await,
         Command::Waits(args) => waits::run(ui, cx, args).await,
         Command::Answer(args) => answer::run(ui, cx, args).await,
         Command::Prompt(args) => prompt::run(ui, cx, args).await,
