@@ -144,10 +144,13 @@ pub(crate) async fn chat(ui: &mut Ui, cx: &Context, args: ChatArgs) -> Result<Ex
     let folder = folder(args.dir.as_deref().unwrap_or(Path::new(".")))?;
     if args.continue_last || args.resume.is_some() {
         let client = background::ensure(cx).await?;
-        let Some(session) = earlier(ui, cx, &client, folder, args.resume).await? else {
-            return Ok(Exit::Good);
-        };
-        return talk_on(ui, cx, client, session, first, args.plain).await;
+        match earlier(ui, cx, &client, folder.clone(), args.resume).await? {
+            Chosen::Attach(session) => {
+                return talk_on(ui, cx, client, session, first, args.plain).await;
+            }
+            Chosen::Leave => return Ok(Exit::Good),
+            Chosen::New => {}
+        }
     }
     if let (Some(named), Some(print)) = (&args.session, &print) {
         let client = background::ensure(cx).await?;
@@ -243,21 +246,16 @@ async fn earlier(
     client: &Client,
     folder: String,
     named: Option<String>,
-) -> Result<Option<SessionId>> {
+) -> Result<Chosen> {
     match named {
-        Some(named) if !named.is_empty() => find(client, Some(&named)).await.map(Some),
-        Some(_) if terminal::is_possible(ui) => {
-            match dashboard::run(ui, cx, client, Some(folder)).await? {
-                Chosen::Attach(session) => Ok(Some(session)),
-                Chosen::New | Chosen::Leave => Ok(None),
-            }
-        }
+        Some(named) if !named.is_empty() => find(client, Some(&named)).await.map(Chosen::Attach),
+        Some(_) if terminal::is_possible(ui) => dashboard::run(ui, cx, client, Some(folder)).await,
         Some(_) => Err(Error::usage("Name the session: there is no terminal to choose one on")),
         None => {
             let Latest { here, .. } = latest(client, Some(&folder)).await?;
             let message = format!("There is no session in {folder}");
             let none = Error::new(Code::SessionNotFound, message);
-            here.map(Some).ok_or_else(|| none.with_hint("Begin one with `piton chat`."))
+            here.map(Chosen::Attach).ok_or_else(|| none.with_hint("Begin one with `piton chat`."))
         }
     }
 }
