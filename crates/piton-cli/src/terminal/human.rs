@@ -16,7 +16,7 @@ pub(crate) fn question(record: &Value) -> Option<Question> {
     };
     let request = json!({"toolCall": {"title": text, "kind": KIND}, "options": asked["options"]});
     let mut request = PermissionRequest::new(&request, []);
-    request.title = text.to_owned();
+    text.clone_into(&mut request.title);
     let options = request.options.iter();
     let options = options.map(|option| (option.option_id.clone(), option.name.clone())).collect();
     Some(Question { wait_id: record["wait_id"].as_str()?.to_owned(), request, options })

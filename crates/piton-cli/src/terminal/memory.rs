@@ -117,7 +117,7 @@ impl History {
         let mut left = HISTORY_BYTES_MAX / 2;
         let fits = |entry: &&String| {
             let length = entry.len() as u64;
-            left = left.checked_sub(length).unwrap_or_default();
+            left = left.saturating_sub(length);
             left > 0
         };
         let kept = self.entries.iter().rev().take_while(fits).count();

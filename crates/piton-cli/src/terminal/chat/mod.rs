@@ -137,8 +137,8 @@ pub(crate) struct Chat<'a> {
     done: mpsc::UnboundedSender<Done>,
     frame: usize,
     interrupted_at: Option<Instant>,
-    /// Ctrl-C was pressed without a turn, and nothing since.
-    leaves_next: bool,
+    /// When Ctrl-C was pressed without a turn, if nothing was since.
+    cleared_at: Option<Instant>,
     /// The session is new: nothing is sent before its agent is ready.
     awaits_agent: bool,
     away_since: Option<Instant>,
@@ -266,7 +266,7 @@ impl<'a> Chat<'a> {
             done,
             frame: 0,
             interrupted_at: None,
-            leaves_next: false,
+            cleared_at: None,
             awaits_agent: false,
             away_since: None,
             retry_at: None,

@@ -24,7 +24,7 @@ impl Chat<'_> {
         }
         match input {
             Input::Paste { text, left_out } => {
-                self.leaves_next = false;
+                self.cleared_at = None;
                 self.message = (left_out > 0).then(|| {
                     let text = format!(
                         "The paste was too long: its last {left_out} bytes are left out. Name a file instead."
@@ -57,7 +57,7 @@ impl Chat<'_> {
             self.ctrl_c();
             return Ok(());
         }
-        self.leaves_next = false;
+        self.cleared_at = None;
         // Only its own key writes a rule that is shown; any other takes it back.
         if let Some(rule) = self.rule_shown.take()
             && is_control
@@ -246,12 +246,12 @@ impl Chat<'_> {
             return;
         }
         let cleared = self.clear_prompt();
-        if self.leaves_next && !cleared {
+        if self.cleared_at.is_some() && !cleared {
             self.left = Some(Left::Quit);
             return;
         }
         let text = if cleared { CLEARED } else { "Ctrl-C again leaves." };
-        self.leaves_next = true;
+        self.cleared_at = Some(Instant::now());
         self.message = Some((Tone::Quiet, text.to_owned()));
     }
 

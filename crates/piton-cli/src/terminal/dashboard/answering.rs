@@ -124,7 +124,7 @@ impl Screen<'_> {
                 let text = "The session asks for no permission; enter attaches to it.".to_owned();
                 self.sessions.message = Some((Tone::Quiet, text));
             }
-            Err(error) => self.say_error(error.into()),
+            Err(error) => self.say_error(&error.into()),
         }
     }
 

@@ -33,14 +33,14 @@ impl Screen<'_> {
     pub(super) fn refresh_timeline(&mut self) {
         let Some(timeline) = &self.timeline else { return };
         let Some(summary) = self.sessions.get(&timeline.session) else { return };
-        if summary.last_seq != timeline.last_seq && !self.is_loading_timeline {
+        if summary.last_seq != timeline.last_seq && !self.loading.timeline {
             let (session, last_seq) = (timeline.session.clone(), summary.last_seq);
             self.load_timeline(session, last_seq);
         }
     }
 
     fn load_timeline(&mut self, session: SessionId, last_seq: u64) {
-        self.is_loading_timeline = true;
+        self.loading.timeline = true;
         let client = self.client.clone();
         self.spawn(async move {
             let found = checkpoints(&client, &session).await;
@@ -54,13 +54,13 @@ impl Screen<'_> {
         last_seq: u64,
         found: Result<Checkpoints, ClientError>,
     ) {
-        self.is_loading_timeline = false;
+        self.loading.timeline = false;
         match (found, &mut self.timeline) {
             (Ok(found), Some(timeline)) if timeline.session == session => {
                 timeline.set(last_seq, found);
             }
             (Ok(found), _) => self.timeline = Some(Timeline::new(session, last_seq, found)),
-            (Err(error), _) => self.say_error(error.into()),
+            (Err(error), _) => self.say_error(&error.into()),
         }
     }
 
@@ -110,7 +110,7 @@ impl Screen<'_> {
         match (found, &mut self.timeline) {
             (Ok(found), Some(timeline)) => timeline.inspected(*found),
             (Ok(_), None) => {}
-            (Err(error), _) => self.say_error(error.into()),
+            (Err(error), _) => self.say_error(&error.into()),
         }
     }
 
@@ -118,7 +118,7 @@ impl Screen<'_> {
         match (found, &mut self.timeline) {
             (Ok(found), Some(timeline)) => timeline.compared(&found),
             (Ok(_), None) => {}
-            (Err(error), _) => self.say_error(error.into()),
+            (Err(error), _) => self.say_error(&error.into()),
         }
     }
 
@@ -129,11 +129,11 @@ impl Screen<'_> {
                 timeline.message = Some((Tone::Good, words));
             }
             (Ok(words), None) => self.sessions.message = Some((Tone::Quiet, words)),
-            (Err(error), _) => self.say_error(error.into()),
+            (Err(error), _) => self.say_error(&error.into()),
         }
     }
 
-    pub(super) fn say_error(&mut self, error: Error) {
+    pub(super) fn say_error(&mut self, error: &Error) {
         let lines = error.lines(&self.ui.call);
         let lines: Vec<String> =
             lines.into_iter().map(|(label, text)| format!("{label}: {text}")).collect();
@@ -146,11 +146,11 @@ impl Screen<'_> {
 
     /// Asks what graph a session runs that has neither an agent nor a title: one at a time.
     pub(super) fn load_graph_title(&mut self) {
-        if self.is_loading_graph {
+        if self.loading.graph {
             return;
         }
         let Some(session) = self.sessions.without_title() else { return };
-        self.is_loading_graph = true;
+        self.loading.graph = true;
         let client = self.client.clone();
         self.spawn(async move {
             // A session that runs no graph has no title of one.

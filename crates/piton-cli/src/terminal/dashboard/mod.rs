@@ -87,12 +87,10 @@ pub(crate) async fn run(
         sessions,
         preview: Preview::default(),
         done,
-        is_loading: false,
+        loading: Loading::default(),
         asking: None,
         line: None,
         timeline: None,
-        is_loading_timeline: false,
-        is_loading_graph: false,
         is_away: false,
         is_helping: false,
     };
@@ -102,6 +100,14 @@ pub(crate) async fn run(
     chosen
 }
 
+/// What is being read.
+#[derive(Debug, Default)]
+struct Loading {
+    preview: bool,
+    timeline: bool,
+    graph: bool,
+}
+
 struct Screen<'a> {
     ui: &'a mut Ui,
     cx: &'a Context,
@@ -109,14 +115,12 @@ struct Screen<'a> {
     sessions: Sessions,
     preview: Preview,
     done: mpsc::UnboundedSender<Done>,
-    is_loading: bool,
+    loading: Loading,
     /// The request that is being answered.
     asking: Option<Asking>,
     /// What is typed or confirmed about it.
     line: Option<answering::Line>,
     timeline: Option<Timeline>,
-    is_loading_timeline: bool,
-    is_loading_graph: bool,
     is_away: bool,
     is_helping: bool,
 }
@@ -209,7 +213,7 @@ impl Screen<'_> {
     fn finished(&mut self, done: Done) -> Option<Chosen> {
         match done {
             Done::Preview(session, last_seq, records) => {
-                self.is_loading = false;
+                self.loading.preview = false;
                 let mut conversation = Conversation::default();
                 for record in &records {
                     conversation.apply(record);
@@ -219,11 +223,13 @@ impl Screen<'_> {
             }
             Done::Question(found) => self.asked(found),
             Done::Server(started) => self.server_started(started),
-            Done::Acted(words, Ok(())) => self.sessions.message = Some((Tone::Quiet, words)),
+            Done::Acted(words, Ok(())) | Done::Rule(Ok(words)) => {
+                self.sessions.message = Some((Tone::Quiet, words));
+            }
             Done::Forked(Ok(session)) => return Some(Chosen::Attach(session)),
-            Done::Acted(_, Err(error)) | Done::Forked(Err(error)) => self.say_error(error.into()),
+            Done::Acted(_, Err(error)) | Done::Forked(Err(error)) => self.say_error(&error.into()),
             Done::Graph(session, title) => {
-                self.is_loading_graph = false;
+                self.loading.graph = false;
                 self.sessions.set_graph(session, title);
             }
             Done::Timeline(session, last_seq, found) => {
@@ -232,8 +238,7 @@ impl Screen<'_> {
             Done::Inspected(found) => self.inspected(found),
             Done::Compared(found) => self.compared(found),
             Done::Travelled(done) => self.travelled(done),
-            Done::Rule(Ok(words)) => self.sessions.message = Some((Tone::Quiet, words)),
-            Done::Rule(Err(error)) => self.say_error(error),
+            Done::Rule(Err(error)) => self.say_error(&error),
         }
         None
     }
@@ -244,10 +249,10 @@ impl Screen<'_> {
         let (session, last_seq) = (chosen.session_id.clone(), chosen.last_seq);
         let is_shown =
             self.preview.session.as_ref() == Some(&session) && self.preview.last_seq == last_seq;
-        if is_shown || self.is_loading {
+        if is_shown || self.loading.preview {
             return;
         }
-        self.is_loading = true;
+        self.loading.preview = true;
         let (client, done) = (self.client.clone(), self.done.clone());
         tokio::spawn(async move {
             let after = last_seq.saturating_sub(PREVIEW_RECORDS);

@@ -145,7 +145,7 @@ impl Timeline {
                 self.entries = all.into_iter().map(|one| Entry::of_graph(one, lineage)).collect();
             }
             Checkpoints::Turns(list) => {
-                self.title = "turns".to_owned();
+                "turns".clone_into(&mut self.title);
                 self.lineage = list.lineage;
                 self.entries = list.checkpoints.iter().map(Entry::of_turn).collect();
             }

@@ -6,7 +6,7 @@ use piton_core::id::WaitId;
 use piton_core::reason::Reason;
 use piton_core::spool::Channel;
 
-use super::{LOOK_EVERY, Rejecting, Talk, Until};
+use super::{CtrlC, LOOK_EVERY, Rejecting, Talk, Until};
 use crate::commands::chat::outcome::Outcome;
 use crate::commands::chat::screen::{Question, question};
 use crate::error::{Exit, Result};
@@ -60,7 +60,9 @@ impl Talk<'_> {
         let runs = !self.open_runs.is_empty();
         if !runs {
             // A second Ctrl-C leaves in the same turn only.
-            self.interrupted_at = None;
+            if self.last_ctrl_c == CtrlC::Stopped {
+                self.last_ctrl_c = CtrlC::None;
+            }
         }
         if matches!(kind, "run.resumed" | "wait.cancelled") || !runs {
             let is_over =
@@ -68,10 +70,14 @@ impl Talk<'_> {
             self.questions.retain(|question| !is_over(question));
             let is_rejected =
                 |rejecting: &mut Rejecting| !runs || record["wait_id"] == rejecting.wait.as_str();
-            self.rejecting.take_if(is_rejected);
+            if let Some(rejecting) = self.rejecting.take_if(is_rejected) {
+                // The reason that was being typed is not lost.
+                let reason = self.lines.take();
+                self.lines.put_back(reason);
+                self.lines.put_back(rejecting.draft);
+            }
             if self.asking.as_ref().is_some_and(|asking| is_over(&asking.question)) {
                 self.asking = None;
-                self.keys.single(false);
             }
         }
         self.ask_next()?;
@@ -172,7 +178,7 @@ impl Talk<'_> {
         let run = self.own_run.as_deref();
         let outcome = match Outcome::of(record, run) {
             None => return Ok(None),
-            Some(Outcome::Cancelled) if self.interrupted_at.is_some() => Outcome::Stopped,
+            Some(Outcome::Cancelled) if self.last_ctrl_c == CtrlC::Stopped => Outcome::Stopped,
             Some(outcome) => outcome,
         };
         self.screen.end_line(self.ui)?;
