@@ -23,6 +23,7 @@ mod index;
 mod interruptions;
 mod limited;
 pub(crate) mod limits;
+mod lines;
 mod matrix;
 mod notify;
 mod operations;
