@@ -5,7 +5,7 @@
  */
 import { activeKey } from "./checkpoint.js";
 import type { Fence, RunStorage } from "./storage.js";
-import { type Clock, systemClock } from "./types.js";
+import { type Clock, messageOf, RunError, systemClock } from "./types.js";
 
 export interface HeldLock {
   readonly owner: string;
@@ -108,7 +108,8 @@ class WebLock implements TabLock {
           resolve({ owner, release });
         });
       });
-      ended.catch(reject);
+      // Denied where the site may store nothing.
+      ended.catch((error: unknown) => reject(new RunError("storage_unavailable", messageOf(error), { cause: error })));
     });
   }
 
