@@ -2,7 +2,7 @@
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 
-const FILES = ["phases", "stores", "kills", "firefox", "tabs", "package"];
+const FILES = ["kills", "package", "firefox", "phases", "stores", "tabs"];
 const here = fileURLToPath(new URL("./", import.meta.url));
 const from = Date.now();
 const child = spawn(process.execPath, ["--test", "--test-concurrency=2", ...FILES.map((name) => `${here}${name}.test.mjs`)], { stdio: "inherit" });

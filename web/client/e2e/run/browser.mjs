@@ -98,9 +98,16 @@ export async function signalPages(browser, signal) {
 
 /** SIGKILL of a page, and of all others of its browser; ends when the browser has seen this page die. */
 export async function killPage(page) {
-  const crashed = new Promise((resolve) => page.once("error", resolve));
-  await signalPages(page.browser(), "SIGKILL");
-  await crashed;
+  let isDead = false;
+  page.once("error", () => {
+    isDead = true;
+  });
+  // A process that was just made for it may be missing in the list: asked again until it is gone.
+  for (let attempt = 0; attempt < 10 && !isDead; attempt++) {
+    await signalPages(page.browser(), "SIGKILL");
+    for (const end = Date.now() + 2_000; !isDead && Date.now() < end; ) await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  if (!isDead) throw new Error("the page does not die");
 }
 
 export async function openPage(browser, url) {
@@ -109,12 +116,13 @@ export async function openPage(browser, url) {
     // A page that crashes is what these tests are about.
     page.on("error", () => undefined);
     const crashed = new Promise((resolve) => page.once("error", () => resolve("crashed")));
-    const opened = page.goto(url).then(() => "opened");
-    opened.catch(() => undefined);
-    if ((await Promise.race([opened, crashed])) === "opened") return { page };
-    // Chromium gave it a process that the test before had killed.
-    await page.close().catch(() => undefined);
-    if (attempt === 3) throw new Error(`${url} crashes when it is opened`);
+    const opened = page.goto(url, { timeout: 10_000 }).then(() => "opened", (error) => error);
+    const how = await Promise.race([opened, crashed]);
+    if (how === "opened") return { page };
+    // Chromium may give it a process that the test before had killed: it crashes, or never loads.
+    await page.close({ runBeforeUnload: false }).catch(() => undefined);
+    if (attempt === 3) throw new Error(`${url} does not open: ${how}`);
+    console.log(`# opened again: ${how}`);
   }
 }
 

@@ -51,8 +51,7 @@ async function comeBack(page, chat) {
 
 test("a tab that closes, with the periodic save switched off: not a byte is lost", async () => {
   const { chat, page } = await hanging({ flushEveryMs: "3600000" });
-  await page.goto(`${server.address}/blank.html`);
-  await waitFor(page, (key) => localStorage.getItem(key)?.includes("w29 "), `run_checkpoint_${chat}`);
+  await page.goto("about:blank");
   await page.close({ runBeforeUnload: false });
   await comeBack(await open(chat), chat);
 });
