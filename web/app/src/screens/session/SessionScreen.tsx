@@ -2,12 +2,14 @@ import { useEffect } from "preact/hooks";
 import { current, type OpenSession, showSession } from "../../data/session.ts";
 import { titleOf } from "../../data/states.ts";
 import { lazy } from "../../lib/lazy.tsx";
+import { visible } from "../../lib/text.ts";
 import { SESSION_TABS, type SessionTab, sessionPath } from "../../lib/router.ts";
 import { Button, LinkButton } from "../../ui/Button.tsx";
 import { Icon, type IconName } from "../../ui/Icon.tsx";
 import { Card } from "../../ui/parts.tsx";
 import { sentenceOf } from "../../ui/toasts.ts";
 import { ProblemError } from "piton-client";
+import { AppNotices } from "../home/AppNotices.tsx";
 import { panelState } from "./cards.ts";
 import { Chat } from "./Chat.tsx";
 import { ConnectionNotice } from "./ConnectionNotice.tsx";
@@ -38,13 +40,14 @@ function Loaded({ session, tab }: { session: OpenSession; tab: SessionTab }) {
   const status = session.status.value;
   const title = status ? titleOf(status) : "Session";
   useEffect(() => {
-    document.title = `${title} · Piton`;
+    document.title = visible(`${title} · Piton`);
   }, [title]);
   if (session.load.value === "failed") return <Failed session={session} />;
   return (
     <main class="session" id="main" aria-label={title}>
       <SessionHeader session={session} />
       <Tabs id={session.id} tab={tab} place="top" />
+      <div class="session-notices"><AppNotices /></div>
       <ConnectionNotice connection={session.connection.value} />
       <div class="session-body">
         {tab === "chat" ? <Chat session={session} /> : <Panel session={session} tab={tab} />}
