@@ -1,4 +1,4 @@
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { api } from "../../data/actions.ts";
 import { agentName } from "../../data/agents.ts";
 import type { OpenSession } from "../../data/session.ts";
@@ -68,10 +68,19 @@ export function SessionHeader({ session }: { session: OpenSession }) {
   );
 }
 
+/** The conversation is drawn first: a whole branch may be compared for this one number. */
+const COUNT_DELAY_MS = 1_000;
+
 /** "+12 −3": what the branch and the folder add to the base. Read again when a run ends. */
 function BranchCount({ session }: { session: OpenSession }) {
   const status = session.status.value;
-  const { isUsable } = panelState(status);
+  const [isDrawn, setDrawn] = useState(false);
+  useEffect(() => {
+    setDrawn(false);
+    const timer = setTimeout(() => setDrawn(true), COUNT_DELAY_MS);
+    return () => clearTimeout(timer);
+  }, [session.id]);
+  const isUsable = panelState(status).isUsable && isDrawn;
   const loaded = useLoaded(`${session.id} ${isUsable} ${session.view.value.run?.phase ?? ""} ${status?.is_agent_running ?? ""}`, async () => (isUsable ? await readReview(session.id) : null));
   const files = loaded.value?.files ?? [];
   if (files.length === 0) return null;
