@@ -190,8 +190,10 @@ impl Session {
                 && self.saving.is_empty()
                 && !self.messages.any_held();
             // Without the lease others may write: what is known here would go stale. (Nor may
-            // questions about sessions that do not exist fill the memory.)
-            let idle = if served && !self.holds_lease() { Duration::ZERO } else { IDLE };
+            // questions about sessions that do not exist fill the memory.) A graph's host writes under
+            // this very lease, beside this session.
+            let others_write = !self.holds_lease() || self.state.facts.graph.is_some();
+            let idle = if served && others_write { Duration::ZERO } else { IDLE };
             tokio::select! {
                 biased;
                 Some(done) = self.inflight.next(), if !self.inflight.is_empty() => {

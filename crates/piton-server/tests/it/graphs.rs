@@ -111,6 +111,39 @@ async fn a_graph_waits_and_continues_when_it_is_answered() {
     assert!(timeline.iter().any(|entry| entry.node.as_deref() == Some("approve")));
 }
 
+/// Wants to show: a graph that asks again, at once after the first answer, takes the second answer, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_graph_asks_again_and_is_answered_again() {
+    const TWICE: &str = r#"
+piton: graph/v1
+name: twice
+nodes:
+  draft: {template: "text", writes: draft}
+  approve: {human: {question: "Send?", options: [send, revise]}, writes: decision}
+  send: {template: "sent", writes: result}
+edges:
+  - draft -> approve
+  - {from: approve, to: send, when: "decision == 'send'"}
+  - {from: approve, to: draft, when: "decision == 'revise'", max: 3}
+"#;
+    let world = World::start().await;
+    let client = &world.client;
+    let session = client.run_graph(&graph(TWICE)).await.unwrap().session_id;
+    let mut answered = Vec::new();
+    for choice in ["revise", "revise", "send"] {
+        let is_new = |record: &Value| {
+            kind(record) == "run.waiting" && !answered.contains(&record["wait_id"].to_string())
+        };
+        world.wait_for_record(&session, is_new).await;
+        let waits = client.waits().await.unwrap().waits;
+        client.answer(&waits[0].wait_id, &answer(choice)).await.unwrap();
+        answered.push(json!(waits[0].wait_id).to_string());
+    }
+    until(&world, &session, "run.completed").await;
+    let view = client.graph(&session, &GraphQuery::default()).await.unwrap();
+    assert_eq!(view.nodes.iter().find(|node| node.node == "approve").unwrap().visit, 3);
+}
+
 /// Wants to show: the answer to a node that writes an excluded key is not accepted, since it would be
 /// written; a resume that sets the key stands in for it.
 #[tokio::test(flavor = "multi_thread")]
