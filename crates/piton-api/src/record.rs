@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::ops::Deref;
 
 use piton_core::conversation::{self, Item};
+use piton_core::graph::LineageStart;
 use piton_core::id::SessionId;
 use piton_core::record::Error;
 use piton_core::transcript::{Outcome, Text};
@@ -186,6 +187,9 @@ pub enum Message {
         /// Null if it was redacted or has more than 16 KiB: the record of `seq` has it.
         #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::queue::schema::PromptContent>))]
         content: Option<PromptContent>,
+        /// A rewind left it behind: it is not a part of the conversation as it is now.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        abandoned: bool,
     },
     Agent {
         seq: Seq,
@@ -199,6 +203,9 @@ pub enum Message {
         /// A part of what the agent said is missing: it was over a limit.
         #[serde(default)]
         truncated: bool,
+        /// A rewind left it behind: it is not a part of the conversation as it is now.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        abandoned: bool,
     },
     Tool {
         seq: Seq,
@@ -224,6 +231,9 @@ pub enum Message {
         status: ToolStatus,
         #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
         result: Option<Value>,
+        /// A rewind left it behind: it is not a part of the conversation as it is now.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        abandoned: bool,
     },
     /// An event of the conversation.
     Notice {
@@ -237,6 +247,18 @@ pub enum Message {
         code: Option<Code>,
         /// Of an error: what it says.
         text: Option<String>,
+        /// Of a rewind: where it went back to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        checkpoint_id: Option<String>,
+        /// Of a rewind of the conversation: its last record that is still a part of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from_seq: Option<Seq>,
+        /// Of a rewind of the files: how many were restored.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        files: Option<u64>,
+        /// A rewind left it behind: it is not a part of the conversation as it is now.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        abandoned: bool,
     },
 }
 
@@ -250,7 +272,9 @@ fn shown(text: Text) -> Option<String> {
 impl From<Item> for Message {
     fn from(item: Item) -> Self {
         match item {
-            Item::User(conversation::User { seq, ts, message_id, run_id, text, content }) => {
+            Item::User(user) => {
+                let conversation::User { seq, ts, message_id, run_id, text, content, abandoned } =
+                    user;
                 let is_small = |content: &PromptContent| {
                     let bytes: usize =
                         content.blocks().iter().map(piton_core::content::Block::bytes).sum();
@@ -263,6 +287,7 @@ impl From<Item> for Message {
                     run_id: run_id.map(|id| id.to_string()),
                     text: shown(text),
                     content: content.filter(is_small),
+                    abandoned,
                 }
             }
             Item::Agent(agent) => Self::Agent {
@@ -274,6 +299,7 @@ impl From<Item> for Message {
                 text: shown(agent.text),
                 complete: agent.complete,
                 truncated: agent.truncated,
+                abandoned: agent.abandoned,
             },
             Item::Tool(tool) => {
                 let (status, result) = match tool.outcome {
@@ -295,6 +321,7 @@ impl From<Item> for Message {
                     locations: tool.locations,
                     status: status.into(),
                     result,
+                    abandoned: tool.abandoned,
                 }
             }
             Item::Notice(notice) => Self::Notice {
@@ -305,6 +332,10 @@ impl From<Item> for Message {
                 reason: notice.reason.map(Into::into),
                 code: notice.code.map(Into::into),
                 text: notice.text,
+                checkpoint_id: notice.checkpoint_id.map(|id| id.to_string()),
+                from_seq: notice.from_seq,
+                files: notice.files,
+                abandoned: notice.abandoned,
             },
         }
     }
@@ -325,6 +356,9 @@ pub struct MessageQuery {
     #[cfg_attr(feature = "openapi", param(minimum = 1, maximum = 1000))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
+    /// Also what rewinds left behind, marked `abandoned`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub abandoned: Option<bool>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -335,6 +369,28 @@ pub struct BootstrapQuery {
     #[cfg_attr(feature = "openapi", param(minimum = 1, maximum = 1000))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
+    /// Also what rewinds left behind, marked `abandoned`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub abandoned: Option<bool>,
+}
+
+/// How a lineage of the conversation began: a rewind continues behind an older record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Lineage {
+    pub lineage: u32,
+    pub from_lineage: u32,
+    /// The last record of the older lineage that belongs to this one, too.
+    pub from_seq: Seq,
+    /// The record that started it.
+    pub at: Seq,
+}
+
+impl From<&LineageStart> for Lineage {
+    fn from(start: &LineageStart) -> Self {
+        let LineageStart { lineage, from_lineage, from_seq, at } = *start;
+        Self { lineage, from_lineage, from_seq, at }
+    }
 }
 
 /// All that a screen needs to show a session, as of one record of its log.
@@ -350,6 +406,9 @@ pub struct SessionBootstrap {
     pub before: Option<Seq>,
     pub queue: Queue,
     pub agent: AgentView,
+    /// How the lineages of the conversation began, except the first; of a graph's session none.
+    #[serde(default)]
+    pub lineages: Vec<Lineage>,
     /// Everything here is as of this record: the session's events continue after it.
     pub last_seq: Seq,
 }

@@ -42,6 +42,9 @@ pub struct SessionSummary {
     /// A newer program wrote to the session; this one only reads it.
     pub read_only: bool,
     pub agent_profile_id: Option<String>,
+    /// The name of the graph that the session runs; null if an agent works in it.
+    #[serde(default)]
+    pub graph: Option<String>,
     /// The model provider that the session was created with.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub provider: Option<Value>,
@@ -245,6 +248,7 @@ impl SessionSummary {
             last_outcome: status.last_outcome.map(Into::into),
             read_only: status.read_only,
             agent_profile_id: info.agent_profile_id.clone(),
+            graph: facts.graph.clone(),
             provider: info.provider.clone(),
             working_dir: info.working_dir.clone().or_else(|| worktree_path.clone()),
             worktree_id: worktree.map(|_| session_id.to_string()),

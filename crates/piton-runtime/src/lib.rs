@@ -33,7 +33,7 @@ mod view;
 mod worktrees;
 mod world;
 
-pub use conversation::ConversationPage;
+pub use conversation::{Abandoned, ConversationPage};
 pub use engine::{
     AffectedQueue, AffectedRun, AgentCatalog, AnsweredWait, ArchiveTarget, Caller, ChangedTask,
     CheckpointQuery, CommittedWork, Contact, CreatedSession, CreatedTask, DefaultAgent, Deleted,

@@ -11,10 +11,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the valid access tokens and sign-in links. */
+        /** The tokens and links that are good. */
         get: operations["list_access"];
         put?: never;
-        /** Creates an access token for the API. */
+        /** Makes a token for the API. */
         post: operations["create_access"];
         delete?: never;
         options?: never;
@@ -32,7 +32,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Revokes an access token. */
+        /** Takes a token back. */
         delete: operations["revoke"];
         options?: never;
         head?: never;
@@ -46,7 +46,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the agents that sessions can use. */
+        /** The agents that sessions can have. */
         get: operations["agents"];
         put?: never;
         post?: never;
@@ -63,7 +63,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the conversations that an agent keeps. Requires a running agent of that profile. */
+        /** The conversations that an agent has. An agent of that profile must run; it is asked. */
         get: operations["list_agent_sessions"];
         put?: never;
         post?: never;
@@ -83,7 +83,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Asks an agent to delete a conversation. Refused while an open session uses it. */
+        /** Has an agent delete a conversation. Refused while a session that is not closed has it. */
         delete: operations["delete_agent_session"];
         options?: never;
         head?: never;
@@ -99,7 +99,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Asks an agent to close a conversation. Refused while an open session uses it. */
+        /** Has an agent close a conversation. Refused while a session that is not closed has it. */
         post: operations["close_agent_session"];
         delete?: never;
         options?: never;
@@ -115,8 +115,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Reads the audit log: access tokens, actions, refusals, deleted and archived sessions. Digests and
-         *     kept responses are left out.
+         * A page of what no session's log tells of: who was let in and by whom, what was done, what was
+         *     refused, which sessions left. Digests, and what was answered, are left out.
          */
         get: operations["audit"];
         put?: never;
@@ -135,8 +135,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Checks the installation: data folder, store, key, agents, and what could end running agents.
-         *     Changes nothing.
+         * Looks at what the server stands on: data folder, store, key, agents, and what could end agents that
+         *     are at work. Changes nothing.
          */
         get: operations["examine"];
         put?: never;
@@ -160,7 +160,7 @@ export interface paths {
          *     an `index` event for each of them (the last active 1,000; `truncated` says that there are more);
          *     then a `task` event for each of the newest 1,000 tasks; then `index` for whatever changes, `gone`
          *     for a session that is deleted, `task.updated`, `task.state_changed` and `task.deleted` for tasks.
-         *     The stream cannot be continued: a new connection, and a reader that falls behind, gets a `listing`
+         *     There is nothing to go on from: a new connection, and a reader that falls behind, gets a `listing`
          *     again.
          */
         get: operations["index_events"];
@@ -222,7 +222,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Creates a link that signs a browser in once, within ten minutes. */
+        /** Makes a link that signs a browser in once, within ten minutes. */
         post: operations["link"];
         delete?: never;
         options?: never;
@@ -257,8 +257,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Reloads the server's settings. The response names those that need a restart; if one is invalid, no
-         *     setting changes.
+         * Reads the server's settings again. Those that need a restart are named; if one is invalid, all stay as
+         *     they were.
          */
         post: operations["reload"];
         delete?: never;
@@ -276,7 +276,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Answers a wait with its resume token; for parties without an access token. */
+        /** Answers with a token; for holders without a login. */
         post: operations["answer_with_token"];
         delete?: never;
         options?: never;
@@ -291,10 +291,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists sessions, last active first. */
+        /** A page of sessions, last active first. */
         get: operations["list_sessions"];
         put?: never;
-        /** Creates a session, in a task or alone, and starts its agent. */
+        /** Makes a session, in a task or alone, and starts its agent. */
         post: operations["create_session"];
         delete?: never;
         options?: never;
@@ -309,11 +309,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the status of a session. */
+        /** Where a session stands. */
         get: operations["show_session"];
         put?: never;
         post?: never;
-        /** Deletes a session's log. Refused while something runs in the session, unless forced. */
+        /** Deletes a session's log. What is still at work in it keeps it, unless it is forced. */
         delete: operations["delete"];
         options?: never;
         head?: never;
@@ -331,8 +331,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Abandons an executor that does not respond: interrupts its run, so that another agent can be
-         *     started. If the executor returns, its agent is ended.
+         * Gives an executor up that does not respond: its run is interrupted, and another agent may be
+         *     started. Should the executor return, its agent is ended.
          */
         post: operations["abandon_executor"];
         delete?: never;
@@ -353,7 +353,7 @@ export interface paths {
          *     commands, plan, usage and cost.
          */
         get: operations["show_agent"];
-        /** Assigns an agent to a session that has none: a log that another program began. */
+        /** Gives a session an agent whose log names none: one that another program began. */
         put: operations["assign_agent"];
         /**
          * Chooses how the session's agent works: a mode, a model, config options.
@@ -377,7 +377,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Archives a closed session: moves it from the store into a bundle on the server. */
+        /** Moves a closed session into a bundle on the server, and out of the store. */
         post: operations["archive_session"];
         delete?: never;
         options?: never;
@@ -414,7 +414,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Cancels the run. */
+        /** Ends the run. */
         post: operations["cancel"];
         delete?: never;
         options?: never;
@@ -465,7 +465,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Prunes old checkpoints. Checkpoints that a lineage, a wait or a resume needs are kept. */
+        /** Prunes old checkpoints. What a lineage, a wait or a resume begins with stays. */
         post: operations["prune_checkpoints"];
         delete?: never;
         options?: never;
@@ -484,7 +484,7 @@ export interface paths {
         get: operations["inspect_checkpoint"];
         put?: never;
         post?: never;
-        /** Deletes a checkpoint. Refused for one that a lineage, a wait or a resume needs. */
+        /** Deletes a checkpoint. One that a lineage, a wait or a resume begins with is refused. */
         delete: operations["delete_checkpoint"];
         options?: never;
         head?: never;
@@ -534,7 +534,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Marks an interrupted run as handled, without resuming it. */
+        /** Leaves an interrupted run as it is. */
         post: operations["dismiss"];
         delete?: never;
         options?: never;
@@ -572,7 +572,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists a folder of the workspace. */
+        /** What is in a folder of the workspace. */
         get: operations["list_files"];
         put?: never;
         post?: never;
@@ -631,7 +631,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Compares the session's branch with its base branch. */
+        /** How the session's branch stands to the branch that it began at. */
         get: operations["git_branch"];
         put?: never;
         post?: never;
@@ -668,7 +668,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the changes in the workspace as a patch. */
+        /** How it has changed, as a patch. */
         get: operations["git_diff"];
         put?: never;
         post?: never;
@@ -685,7 +685,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the latest commits. */
+        /** The last commits. */
         get: operations["git_log"];
         put?: never;
         post?: never;
@@ -742,7 +742,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the git status of the workspace. */
+        /** What git says has changed in the workspace. */
         get: operations["git_status"];
         put?: never;
         post?: never;
@@ -759,7 +759,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the graph that a session runs: its nodes and edges with their progress. */
+        /** The graph that a session runs: its nodes and edges, and how far each came. */
         get: operations["show_graph"];
         put?: never;
         post?: never;
@@ -892,7 +892,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Delivers the prompts that an interruption, a failure or a cancellation held. */
+        /** Has the prompts delivered that an interruption, a failure or a cancellation held. */
         post: operations["release_queue"];
         delete?: never;
         options?: never;
@@ -911,7 +911,7 @@ export interface paths {
         get: operations["show_queued_prompt"];
         put?: never;
         post?: never;
-        /** Removes a queued prompt: it is not delivered. */
+        /** Takes a queued prompt out: it is not delivered. */
         delete: operations["remove_queued_prompt"];
         options?: never;
         head?: never;
@@ -945,7 +945,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Redacts contents of a session's log irreversibly, also of a closed session. */
+        /** Takes contents out of a session's log for good, also of a closed session. */
         post: operations["redact_session"];
         delete?: never;
         options?: never;
@@ -983,7 +983,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Rewinds files, conversation, or both to a checkpoint.
+         * Goes back to a checkpoint: files, conversation, or both.
          * @description A safety snapshot of the files is taken first. Refused with `workspace_conflict` if files changed that
          *     the session did not change, and with `run_in_progress` while a run is open. What was said after the
          *     checkpoint stays in the log, as a lineage that was left behind; the agent gets a fresh start with the
@@ -1062,7 +1062,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Starts the session's agent if it does not run; an interrupted run stays interrupted. */
+        /** Starts the session's agent if it does not run; what was interrupted stays so. */
         post: operations["start"];
         delete?: never;
         options?: never;
@@ -1077,7 +1077,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the status of a session; the same as `GET /sessions/{session_id}`. */
+        /** A session's status, under its older name. */
         get: operations["show_status"];
         put?: never;
         post?: never;
@@ -1133,7 +1133,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Creates a resume token for the interrupted run. */
+        /** Makes a token with which the interrupted run can be resumed. */
         post: operations["mint"];
         delete?: never;
         options?: never;
@@ -1167,7 +1167,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Undoes the last rewind, if no turn has begun since. A second undo restores the rewind. */
+        /** Undoes the last rewind, if no turn has begun since. Undone again, the rewind is there again. */
         post: operations["undo_rewind"];
         delete?: never;
         options?: never;
@@ -1204,7 +1204,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Recreates a removed worktree from its branch; an existing one stays as it is. */
+        /** Makes a worktree again that was removed, from its branch; one that is there stays as it is. */
         post: operations["repair"];
         /**
          * Removes a session's worktree; its branch, too, if everything on it is elsewhere. Refused if
@@ -1225,7 +1225,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Exchanges the secret of a sign-in link for an access token, once. */
+        /** Exchanges what a link carried for a token. Works once. */
         post: operations["sign_in"];
         delete?: never;
         options?: never;
@@ -1243,7 +1243,7 @@ export interface paths {
         /** A page of tasks, newest first. */
         get: operations["list_tasks"];
         put?: never;
-        /** Creates a task. */
+        /** Makes a task. */
         post: operations["create_task"];
         delete?: never;
         options?: never;
@@ -1262,12 +1262,12 @@ export interface paths {
         get: operations["show_task"];
         put?: never;
         post?: never;
-        /** Deletes a task. Its sessions stay. Refused while a session is open, unless forced. */
+        /** Deletes a task. Its sessions stay; while some are not closed the task is kept, unless it is forced. */
         delete: operations["delete_task"];
         options?: never;
         head?: never;
         /**
-         * Renames, closes or reopens a task.
+         * Gives a task another title, closes it, or reopens it.
          * @description A closed task's state is its outcome, whatever its sessions do; they stay as they are, and new ones
          *     are refused. A reopened task's state follows from its sessions again.
          */
@@ -1298,7 +1298,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the open waits of all sessions. */
+        /** The questions that are open, in all sessions. */
         get: operations["list_waits"];
         put?: never;
         post?: never;
@@ -1315,7 +1315,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns one open wait with its whole question. */
+        /** One open wait, with the whole of what it asks. */
         get: operations["get_wait"];
         put?: never;
         post?: never;
@@ -1351,7 +1351,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Creates a new resume token for a wait, valid while the wait is open, and revokes the old one. */
+        /** Makes a new token for a question, good as long as that is open; the old one is revoked. */
         post: operations["rotate"];
         delete?: never;
         options?: never;
@@ -1396,7 +1396,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Reports that the server runs. Needs no token and returns nothing else. */
+        /** Whether the server is there. Needs no token and tells nothing else. */
         get: operations["health"];
         put?: never;
         post?: never;
@@ -1430,7 +1430,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Reports whether the server accepts work. Needs no token and returns nothing else. */
+        /** Whether the server takes work. Needs no token and tells nothing else. */
         get: operations["ready"];
         put?: never;
         post?: never;
@@ -1444,9 +1444,9 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description The executor to abandon. */
+        /** @description Which executor is to be abandoned. */
         AbandonRequest: {
-            /** @description Refused if the session has another executor by now; the default is the current one. */
+            /** @description Refused if the session has another executor by now; without it, the current one is meant. */
             agent_execution_id?: string | null;
         };
         /** @enum {string} */
@@ -1457,13 +1457,13 @@ export interface components {
             expires_at?: string | null;
             name: string;
             scopes: components["schemas"]["AccessScope"][];
-            /** @description A sign-in link that was not used yet. */
+            /** @description A link that was not used yet. */
             single_use: boolean;
         };
         AccessTokenIssued: {
             access_token_id: string;
             expires_at?: string | null;
-            /** @description The secret; it is returned only here. */
+            /** @description Shown here and nowhere else. */
             token: string;
         };
         AccessTokenList: {
@@ -1473,19 +1473,19 @@ export interface components {
             agent_profile_id: string;
             /** @description How to install it, for people; null if nothing is known. */
             install?: string | null;
-            /** @description The server found the agent's program. */
+            /** @description Its program was found where the server looks for programs. */
             is_installed: boolean;
             name: string;
             origin: components["schemas"]["AgentOrigin"];
             /**
-             * @description How the agent is expected to restore a conversation. What it advertises when it starts takes
-             *     precedence.
+             * @description How the agent is expected to get a conversation back. What it advertises when it is started
+             *     counts for more.
              */
             resume_strategy: components["schemas"]["ResumeStrategy"];
         };
         /**
-         * @description Mode, model and options of the agent. Absent fields stay as they are. Applied now, if the agent
-         *     runs, and whenever it starts.
+         * @description How the agent is to work. What is left out stays as it is. Applied now, if the agent runs, and
+         *     whenever it starts.
          */
         AgentChoice: {
             /** @description The id of a mode. */
@@ -1497,24 +1497,20 @@ export interface components {
                 [key: string]: components["schemas"]["OptionValue"];
             };
         };
-        /** @description The mode, the model or an option of the agent was chosen. */
-        AgentConfigured: components["schemas"]["EventOrigin"] & {
-            chosen: components["schemas"]["AgentChoice"];
-        };
         AgentList: {
             agents: components["schemas"]["Agent"][];
         };
         /** @enum {string} */
         AgentOrigin: "built_in" | "configured";
-        /** @description The agent to assign to a session. */
+        /** @description The agent that a session is to have. */
         AgentRequest: {
-            /** @description An id from `GET /agents`. */
+            /** @description Of `GET /agents`. */
             agent_profile_id: string;
         };
-        /** @description A conversation that an agent keeps. */
+        /** @description A conversation that an agent has. */
         AgentSession: {
             agent_session_id: string;
-            /** @description The folder of the conversation. */
+            /** @description Where it works. */
             folder?: string | null;
             title?: string | null;
             /** @description As the agent spells it. */
@@ -1527,31 +1523,6 @@ export interface components {
         };
         /** @enum {string} */
         AgentStatus: "starting" | "ready" | "error" | "exited";
-        /** @description A part of a message of the agent. */
-        AgentText: components["schemas"]["EventOrigin"] & {
-            channel: components["schemas"]["Channel"];
-            complete: boolean;
-            message_id: string;
-            /**
-             * Format: int64
-             * @description Where the text begins in the message, in bytes.
-             */
-            offset: number;
-            role: components["schemas"]["MessageRole"];
-            run_id?: string | null;
-            /** @description Null if it was redacted. */
-            text?: string | null;
-        };
-        /** @description The agent reported a plan, its usage, its commands, … */
-        AgentUpdated: components["schemas"]["EventOrigin"] & {
-            agent_execution_id: string;
-            run_id?: string | null;
-            /** @description A part of the agent's output was over a limit and is missing. */
-            truncated?: boolean;
-            update?: Record<string, never> | null;
-            /** @description The kind of update, as the agent spells it. */
-            what: string;
-        };
         /** @description What the session's agent offers and said about itself, as of its latest words. */
         AgentView: {
             /** @description What users chose for this session. */
@@ -1567,25 +1538,8 @@ export interface components {
             plan: components["schemas"]["PlanEntry"][];
             usage?: components["schemas"]["Usage"] | null;
         };
-        /** @description The session's executor failed, or does not respond. */
-        AgentctlError: components["schemas"]["EventOrigin"] & {
-            agent_execution_id: string;
-            code?: components["schemas"]["Code"] | null;
-            message?: string | null;
-            reason?: components["schemas"]["Reason"] | null;
-        };
-        /** @description The session's agentctl responds, or was found again after a restart of the server. */
-        AgentctlReady: components["schemas"]["EventOrigin"] & {
-            agent_execution_id: string;
-        };
-        /** @description The session's agentctl is being launched. */
-        AgentctlStarting: components["schemas"]["EventOrigin"] & {
-            agent_execution_id: string;
-            /** @description The kind of executor: `standalone`, … */
-            runtime: string;
-        };
         AnswerAccepted: {
-            /** @description The same answer was accepted before. */
+            /** @description This very answer was given before. */
             replayed?: boolean;
             session_id: string;
         };
@@ -1617,7 +1571,7 @@ export interface components {
             memory: components["schemas"]["KeyChanges"];
             /** @description Nodes that completed in between. */
             nodes_completed: string[];
-            /** @description Completed nodes that belong to an abandoned branch. */
+            /** @description Nodes of a branch that was left. */
             nodes_undone: string[];
             outputs: components["schemas"]["KeyChanges"];
             session_id: string;
@@ -1627,10 +1581,10 @@ export interface components {
             /** @description Newest first. */
             checkpoints: components["schemas"]["CheckpointSummary"][];
             latest_checkpoint_id?: string | null;
-            /** @description The checkpoint that a resume without a checkpoint starts from. */
+            /** @description Where a resume without a checkpoint begins. */
             resume_from_checkpoint_id?: string | null;
             session_id: string;
-            /** @description The number of all checkpoints, without the filters. */
+            /** @description Of all, whatever the filter. */
             total_checkpoints: number;
         };
         CheckpointSummary: {
@@ -1649,7 +1603,7 @@ export interface components {
             next_node?: string | null;
             type: string;
         };
-        /** @description A checkpoint with its contents. */
+        /** @description A checkpoint with all that it holds. */
         CheckpointView: {
             accumulated_outputs: Record<string, never>;
             can_resume_from: boolean;
@@ -1671,7 +1625,7 @@ export interface components {
             lineage: number;
             /**
              * Format: int64
-             * @description The position of the checkpoint in the log.
+             * @description The record after which the checkpoint stands.
              */
             log_position: number;
             metrics_snapshot: components["schemas"]["GraphMetrics"];
@@ -1689,7 +1643,7 @@ export interface components {
             pruned: string[];
             session_id: string;
         };
-        /** @description The available choices and the current one. */
+        /** @description What can be chosen from, and what is chosen. */
         ChoiceList: {
             available: components["schemas"]["NamedChoice"][];
             current?: string | null;
@@ -1709,13 +1663,13 @@ export interface components {
             session_id: string;
         };
         ConfigOption: {
-            /** @description The category, as the agent spells it: `mode`, `model`, `thought_level`, … */
+            /** @description What it is about, as the agent spells it: `mode`, `model`, `thought_level`, … */
             category?: string | null;
             current?: components["schemas"]["OptionValue"] | null;
             description?: string | null;
             id: string;
             name: string;
-            /** @description The allowed values; empty for a switch. */
+            /** @description What it can be; empty for a switch. */
             values: components["schemas"]["NamedChoice"][];
         };
         /** @enum {string} */
@@ -1729,7 +1683,7 @@ export interface components {
         ContinueChoice: {
             choice: components["schemas"]["ContinueChoiceName"];
             context?: components["schemas"]["Context"] | null;
-            /** @description A label for people. */
+            /** @description For people. */
             label: string;
         };
         /** @enum {string} */
@@ -1750,21 +1704,14 @@ export interface components {
             old_text?: string | null;
             path: string;
         };
-        /** @description The record that an event is made of. */
-        EventOrigin: {
-            seq: components["schemas"]["u64"];
-            session_id: string;
-            task_id?: string | null;
-            ts: string;
-        };
-        /** @description The checks of the server's installation: what `piton doctor` reports. */
+        /** @description What was looked at on the server's machine, and how it is: what `piton doctor` says. */
         Examination: {
             findings: components["schemas"]["ExaminationFinding"][];
-            /** @description No check found a problem; warnings do not count. */
+            /** @description There is no problem; warnings are none. */
             good: boolean;
         };
         ExaminationFinding: {
-            /** @description What was checked. */
+            /** @description What was looked at. */
             check: string;
             /** @description What to do about it. */
             hint?: string | null;
@@ -1785,7 +1732,7 @@ export interface components {
             error_message?: string | null;
             /** @description Which executor runs it. */
             executor_id: string;
-            /** @description When its agentctl last responded, since the server started; null if it did not. */
+            /** @description When its agentctl was last heard from in this life of the server; null if it was not. */
             last_seen_at?: string | null;
             /**
              * Format: int64
@@ -1849,21 +1796,7 @@ export interface components {
             changes: components["schemas"]["FileChange"][];
             session_id: string;
         };
-        /** @description A record as the log has it: `seq`, `ts`, `kind` and the fields of the kind. Kinds and fields that a client does not know are to be ignored. */
-        FlatRecord: {
-            /** @description The kind of record: `run.started`, … */
-            kind: string;
-            /**
-             * Format: int64
-             * @description The position in the log.
-             */
-            seq: number;
-            /** @description When it was written. */
-            ts: string;
-        } & {
-            [key: string]: unknown;
-        };
-        /** @description Options of a fork. */
+        /** @description How a fork is to be. */
         ForkRequest: {
             /**
              * @description Of a graph: the checkpoint that the new session begins with; without one, the newest. The new
@@ -1875,14 +1808,14 @@ export interface components {
             /** @description Without one, that of the session. */
             title?: string | null;
         };
-        /** @description A session's branch compared with its base. */
+        /** @description How a session's branch stands to its base. */
         GitBranch: {
             /**
              * Format: int64
              * @description Commits that the base does not have.
              */
             ahead: number;
-            /** @description The local branch that the session's branch started from; null if unknown or deleted. */
+            /** @description The local branch that the work began at; null if it is not known or does not exist. */
             base?: string | null;
             /**
              * Format: int64
@@ -1928,10 +1861,6 @@ export interface components {
             repository: boolean;
             /** @description There are more than are listed. */
             truncated: boolean;
-        };
-        /** @description A session was deleted. */
-        Gone: {
-            session_id: string;
         };
         GraphEdgeView: {
             from: string;
@@ -2003,7 +1932,7 @@ export interface components {
             attempt?: number | null;
             checkpoint_id?: string | null;
             detail?: string | null;
-            /** @description False if it belongs to an abandoned lineage. */
+            /** @description False: a later lineage began before it, so it counts no more. */
             is_current: boolean;
             /** @description The record's kind. */
             kind: string;
@@ -2016,7 +1945,7 @@ export interface components {
             seq: number;
             ts: string;
         };
-        /** @description A graph and its progress. */
+        /** @description A graph and how far it came. */
         GraphView: {
             edges: components["schemas"]["GraphEdgeView"][];
             error?: string | null;
@@ -2025,7 +1954,7 @@ export interface components {
             /** @description The nodes that completed, in order. */
             execution_path: string[];
             failed_at_node?: string | null;
-            /** @description The file that the graph was read from. */
+            /** @description The file that it was read from. */
             file?: string | null;
             goal?: string | null;
             /** @description The graph's name. */
@@ -2044,7 +1973,7 @@ export interface components {
             nodes: components["schemas"]["GraphNodeView"][];
             /** @description With `include_memory`. */
             outputs?: Record<string, never> | null;
-            /** @description The checkpoint that a resume without a checkpoint starts from. */
+            /** @description Where a resume without a checkpoint begins. */
             resume_from_checkpoint_id?: string | null;
             session_id: string;
             /** @description BLAKE3 of the graph, in hex. */
@@ -2077,30 +2006,36 @@ export interface components {
             changed: Record<string, never>;
             removed: Record<string, never>;
         };
-        /** @description How many `index` events follow that replace all that was known. */
-        Listing: {
-            sessions: number;
-            /** @description How many `task` events follow those. */
-            tasks?: number;
-            /** @description There are more sessions than are listed. */
-            truncated: boolean;
+        /** @description How a lineage of the conversation began: a rewind continues behind an older record. */
+        Lineage: {
+            /** @description The record that started it. */
+            at: components["schemas"]["u64"];
+            /** Format: int32 */
+            from_lineage: number;
+            /** @description The last record of the older lineage that belongs to this one, too. */
+            from_seq: components["schemas"]["u64"];
+            /** Format: int32 */
+            lineage: number;
         };
-        /** @description Live facts from outside the log, with the time they were observed. */
+        /** @description What is known of the world outside the log, and when it was looked at. */
         Live: {
-            /** @description When the server observed them. */
+            /** @description When the server looked. */
             at: string;
             /** @description The server is connected to the session's agentctl. */
             is_connected: boolean;
-            /** @description When the session's agentctl last responded, since the server started; null if it did not. */
+            /**
+             * @description When the session's agentctl was last heard from in this life of the server; null if it was
+             *     not.
+             */
             last_seen_at?: string | null;
         };
-        /** @description A location that a tool call refers to. */
+        /** @description A place that a tool call is about. */
         Location: {
             /** Format: int64 */
             line?: number | null;
             path: string;
         };
-        /** @description How an agent logs in. */
+        /** @description How an agent is to log in. */
         LoginRequest: {
             /** @description The agent's id of the way to log in; without it, the only one that the agent named. */
             auth_method?: string | null;
@@ -2131,27 +2066,29 @@ export interface components {
          */
         McpTransport: "http" | "sse";
         MergeRequest: {
-            /** @description The local branch to merge into; without it, the base branch. */
+            /** @description The local branch to bring the work into; without it, the one that the work began at. */
             into?: string | null;
             /** @description The message of the merge, or of the one commit. */
             message?: string | null;
             strategy?: components["schemas"]["MergeStrategy"];
         };
         /**
-         * @description How a branch is merged into its base.
+         * @description How a branch comes into its base.
          * @enum {string}
          */
         MergeStrategy: "merge" | "squash" | "rebase";
         Merged: {
-            /** @description The commit that the branch points to now. */
+            /** @description Where that branch is now. */
             commit: string;
             into: string;
             session_id: string;
-            /** @description The branch had all commits already. */
+            /** @description It had everything already. */
             was_up_to_date: boolean;
         };
-        /** @description An entry of a conversation. */
+        /** @description Something in a conversation. */
         Message: {
+            /** @description A rewind left it behind: it is not a part of the conversation as it is now. */
+            abandoned?: boolean;
             content?: components["schemas"]["PromptContent"] | null;
             message_id: string;
             run_id?: string | null;
@@ -2162,6 +2099,8 @@ export interface components {
             /** @enum {string} */
             type: "user";
         } | {
+            /** @description A rewind left it behind: it is not a part of the conversation as it is now. */
+            abandoned?: boolean;
             channel: components["schemas"]["Channel"];
             complete: boolean;
             message_id: string;
@@ -2174,6 +2113,8 @@ export interface components {
             /** @enum {string} */
             type: "agent";
         } | {
+            /** @description A rewind left it behind: it is not a part of the conversation as it is now. */
+            abandoned?: boolean;
             arguments?: Record<string, never> | null;
             call_id: string;
             /** @description What the call shows, as the Agent Client Protocol has it: text, diffs, terminals. */
@@ -2194,7 +2135,17 @@ export interface components {
             /** @enum {string} */
             type: "tool";
         } | {
+            /** @description A rewind left it behind: it is not a part of the conversation as it is now. */
+            abandoned?: boolean;
+            /** @description Of a rewind: where it went back to. */
+            checkpoint_id?: string | null;
             code?: components["schemas"]["Code"] | null;
+            /**
+             * Format: int64
+             * @description Of a rewind of the files: how many were restored.
+             */
+            files?: number | null;
+            from_seq?: components["schemas"]["u64"] | null;
             /** @description The kind of its record: `run.interrupted`, `run.failed`, `agent.error`, … */
             kind: string;
             reason?: components["schemas"]["Reason"] | null;
@@ -2206,24 +2157,6 @@ export interface components {
             /** @enum {string} */
             type: "notice";
         };
-        /** @description A message begins. */
-        MessageAdded: components["schemas"]["AgentText"] | components["schemas"]["UserMessage"];
-        /** @description A message of the agent is complete. */
-        MessageCompleted: components["schemas"]["EventOrigin"] & {
-            complete: boolean;
-            hash: string;
-            /**
-             * Format: int64
-             * @description The length of the message in bytes.
-             */
-            length: number;
-            message_id: string;
-            /** Format: int64 */
-            offset: number;
-            role: components["schemas"]["MessageRole"];
-            /** @description Empty: the whole text was sent before. */
-            text: string;
-        };
         MessagePage: {
             before?: components["schemas"]["u64"] | null;
             /**
@@ -2233,14 +2166,7 @@ export interface components {
             messages: components["schemas"]["Message"][];
             next?: components["schemas"]["u64"] | null;
         };
-        /**
-         * @description Whose message it is.
-         * @enum {string}
-         */
-        MessageRole: "user" | "agent";
-        /** @description A message of the agent continues or ends. */
-        MessageUpdated: components["schemas"]["AgentText"] | components["schemas"]["MessageCompleted"];
-        /** @description An available choice. */
+        /** @description Something that can be chosen. */
         NamedChoice: {
             description?: string | null;
             id: string;
@@ -2252,7 +2178,7 @@ export interface components {
              * @description After how many seconds the token expires; without it, it does not expire.
              */
             expires_in_s?: number | null;
-            /** @description A label for people. */
+            /** @description For people: whose it is. */
             name: string;
             scopes: components["schemas"]["AccessScope"][];
         };
@@ -2304,14 +2230,17 @@ export interface components {
         };
         /** @description The value of a config option: a string of its `values`, or a switch. */
         OptionValue: boolean | string;
-        /** @description An option of the answer. */
+        /** @description A way to answer. */
         PermissionOption: {
             /** @description `allow_once`, `allow_always`, `reject_once`, `reject_always`, as the agent spelled it. */
             kind?: string | null;
             name: string;
             option_id: string;
         };
-        /** @description A permission request, combined from the question and the agent's updates of the tool call. */
+        /**
+         * @description A permission request, put together from the question and from what the agent said of the tool
+         *     call.
+         */
         PermissionRequest: {
             /** @description The tool's arguments; null if the agent says none. */
             arguments?: Record<string, never> | null;
@@ -2322,7 +2251,7 @@ export interface components {
             kind?: string | null;
             locations: components["schemas"]["Location"][];
             options: components["schemas"]["PermissionOption"][];
-            /** @description The agent's explanation. */
+            /** @description What the agent explains. */
             text?: string | null;
             /** @description One line for people. */
             title: string;
@@ -2336,11 +2265,11 @@ export interface components {
             /** @description As the agent spells it: `pending`, `in_progress`, `completed`. */
             status?: string | null;
         };
-        /** @description A problem document (RFC 9457). */
+        /** @description What went wrong. */
         Problem: {
             /** @description Which of Piton's errors it is; each has a page in the documentation. */
             code: components["schemas"]["Code"];
-            /** @description Details of this occurrence. */
+            /** @description More about this case. */
             detail?: string | null;
             /** @description What to do about it. */
             hint: string;
@@ -2395,7 +2324,7 @@ export interface components {
             /** @description There is more that is due. */
             truncated: boolean;
         };
-        /** @description What to prune. A session that is due for both is deleted. */
+        /** @description What is to be removed. A session that is due for both is deleted. */
         PruneRequest: {
             /**
              * Format: int64
@@ -2407,9 +2336,9 @@ export interface components {
              * @description Delete closed sessions to which nothing happened for so many seconds.
              */
             delete_after_s?: number | null;
-            /** @description Report what is due and change nothing. */
+            /** @description Only say what is due. */
             dry_run?: boolean;
-            /** @description The maximum number of sessions; 50 by default. */
+            /** @description How many sessions at most; 50 by default. */
             limit?: number | null;
         };
         /** @description One session that is due. */
@@ -2417,7 +2346,7 @@ export interface components {
             done: boolean;
             /** @description `archive` or `delete`. */
             due: string;
-            /** @description Why the session was not archived or deleted. */
+            /** @description Why it was not done. */
             error?: string | null;
             /** @description The code of that error. */
             error_code?: string | null;
@@ -2478,59 +2407,55 @@ export interface components {
             message_id: string;
             /**
              * Format: int32
-             * @description The place in the queue; the first is 1.
+             * @description The first is 1.
              */
             position: number;
             queued_at: string;
             /** @description The run that it will start. */
             run_id: string;
-            /** @description The prompt as text; attachments are named. In a list, the first 4,000 characters. */
+            /** @description What it says; attachments are named. In a list only the first 4,000 characters. */
             text: string;
-            /** @description Changes with each edit; an edit that names an older version is refused. */
+            /** @description Another one after each edit; an edit that names it is refused if another edit came first. */
             version: components["schemas"]["u64"];
         };
         /** @enum {string} */
         Reason: "process_restart" | "process_exit" | "wait_timeout" | "agent_not_running" | "agent_not_running_fresh_start" | "not_resumable" | "missing_resume_token" | "never_run" | "run_open" | "run_completed" | "run_failed" | "run_cancelled" | "run_dismissed" | "paused" | "input" | "permission" | "tool_result" | "human" | "token_expired" | "token_revoked" | "token_missing" | "session_completed" | "session_failed" | "session_cancelled" | "executor_starting" | "executor_probing" | "executor_unreachable" | "executor_error" | "agent_starting" | "agent_error" | "superseded" | "permission_rejected" | "user_request" | "rotated" | "run_ended" | "session_refused" | "agent_missing" | "login_needed" | "agent_gave_up" | "agent_start_failed" | "agent_waiting_to_load" | "withdrawn" | "abandoned" | "workspace_missing" | "worktree_missing" | "branch_missing" | "base_missing" | "repository_missing" | "idle_timeout" | "prompt_due" | "queue_held" | "newer_version" | "unrecognised";
-        /** @description A record that is no other event. */
-        RecordEvent: components["schemas"]["EventOrigin"] & {
-            kind: string;
-            record?: components["schemas"]["FlatRecord"] | null;
-        };
         RecordPage: {
             next?: components["schemas"]["u64"] | null;
-            records: components["schemas"]["FlatRecord"][];
+            /** @description As the log has them: `seq`, `ts`, `kind` and the kind's fields. */
+            records: Record<string, never>[];
         };
-        /** @description Which contents of a session's log to redact: exactly one of `seqs`, `value` and `pattern`. */
+        /** @description Which contents to take out of a session's log: exactly one of `seqs`, `value` and `pattern`. */
         RedactRequest: {
-            /** @description Return what would be redacted and change nothing. */
+            /** @description Answer what would be taken out, and change nothing. */
             dry_run?: boolean;
-            /** @description Redact every content that this regular expression matches. */
+            /** @description Every content that this regular expression matches. */
             pattern?: string | null;
             /** @description Why; the record of the redaction keeps it. */
             reason?: string | null;
-            /** @description Redact the contents of these records. */
+            /** @description The contents of these records. */
             seqs?: number[] | null;
-            /** @description Redact every content with this text. */
+            /** @description Every content with this text. */
             value?: string | null;
         };
-        /** @description What a redaction removed, or would remove. */
+        /** @description What a redaction takes out, or would. */
         Redaction: {
             /** @description False after a dry run. */
             done: boolean;
             /** @description Named records without a content. */
             empty: number[];
-            /** @description Named records whose content was redacted before. */
+            /** @description Named records whose content was taken out before. */
             gone: number[];
             /** @description Found in headers, which stay: only deleting the session removes them. */
             in_headers: components["schemas"]["RedactionTarget"][];
             /** @description Named records that the log does not have. */
             missing: number[];
             session_id: string;
-            /** @description Contents that were redacted. */
+            /** @description Contents that were there before. */
             taken_out: number;
             targets: components["schemas"]["RedactionTarget"][];
         };
-        /** @description A record with content to redact. */
+        /** @description A record with something to take out. */
         RedactionTarget: {
             /** @description The record's kind. */
             kind: string;
@@ -2539,18 +2464,18 @@ export interface components {
             /** Format: int64 */
             seq: number;
         };
-        /** @description The result of a reload. */
+        /** @description What became of reading the settings again. */
         Reloaded: {
-            /** @description Settings whose new values are in effect. */
+            /** @description Settings whose new values count from now on. */
             changed: string[];
-            /** @description Settings whose new values take effect after a restart of the server. */
+            /** @description Settings whose new values count after a restart of the server. */
             restart_required: string[];
         };
         RenameRequest: {
             /** @description The new title; null removes the title. */
             title?: string | null;
         };
-        /** @description How to resume a graph. */
+        /** @description How a graph is resumed. */
         ResumeGraphRequest: {
             /** @description Options of checkpoints for this run. */
             checkpoint?: Record<string, never> | null;
@@ -2577,11 +2502,11 @@ export interface components {
         ResumeStrategy: "native" | "command_line" | "history" | "none";
         ResumeTokenCreated: {
             session_id: string;
-            /** @description The secret; it is returned only here. */
+            /** @description Shown here and nowhere else. */
             token: string;
             token_id: string;
         };
-        /** @description The checkpoint to rewind to, and what to rewind. */
+        /** @description Where to go back to, and what goes back. */
         RewindRequest: {
             /** @description Cancel a run that is open, instead of refusing with `run_in_progress`. */
             cancel?: boolean | null;
@@ -2589,7 +2514,7 @@ export interface components {
             checkpoint?: string | null;
             /** @description Continue the conversation behind the checkpoint; true without a value. */
             conversation?: boolean | null;
-            /** @description Report what would happen and change nothing. */
+            /** @description Only say what would happen. */
             dry_run?: boolean | null;
             /** @description Restore the files; true without a value. */
             files?: boolean | null;
@@ -2644,7 +2569,7 @@ export interface components {
         };
         /** @description A graph to run. One of `graph` and `file`. */
         RunGraphRequest: {
-            /** @description Checkpoint options; they take precedence over the graph's and the settings'. */
+            /** @description Options of checkpoints; they win over the graph's own and the settings'. */
             checkpoint?: Record<string, never> | null;
             /** @description An absolute path of a graph file on the server's machine. */
             file?: string | null;
@@ -2660,12 +2585,12 @@ export interface components {
         /** @enum {string} */
         RunPhase: "open" | "paused" | "interrupted" | "dismissed" | "ended";
         RunRequest: {
-            /** @description Refused if this is not the session's run any more; the default is the latest run. */
+            /** @description Refused if this is not the session's run any more; without it, the latest run is meant. */
             run_id?: string | null;
         };
-        /** @description A session that was moved from the store into a bundle. */
+        /** @description A session that is in a bundle now, and not in the store any more. */
         SessionArchived: {
-            /** @description The path of the bundle on the server. */
+            /** @description Where the bundle is, on the server. */
             bundle: string;
             encrypted: boolean;
             /** Format: int64 */
@@ -2678,6 +2603,8 @@ export interface components {
             before?: components["schemas"]["u64"] | null;
             /** @description Everything here is as of this record: the session's events continue after it. */
             last_seq: components["schemas"]["u64"];
+            /** @description How the lineages of the conversation began, except the first; of a graph's session none. */
+            lineages?: components["schemas"]["Lineage"][];
             /** @description The last messages, whole. */
             messages: components["schemas"]["Message"][];
             queue: components["schemas"]["Queue"];
@@ -2691,16 +2618,16 @@ export interface components {
             notice?: string | null;
             session_id: string;
         };
-        /** @description What happened to a deleted session's worktree. */
+        /** @description What became of a deleted session's worktree. */
         SessionDeleted: {
-            /** @description Why the worktree was kept. */
+            /** @description Why it was left. */
             left_because?: string | null;
             session_id: string;
             worktree_branch: string;
             worktree_path: string;
             /**
-             * @description The worktree was clean and was removed; otherwise it stays and belongs to no session any
-             *     more.
+             * @description The worktree was clean and was removed; otherwise it is where it was, and belongs to no
+             *     session any more.
              */
             worktree_removed: boolean;
         };
@@ -2709,7 +2636,7 @@ export interface components {
             next?: string | null;
             sessions: components["schemas"]["SessionSummary"][];
         };
-        /** @description The session and run that a request affected. */
+        /** @description What a request was about. */
         SessionRun: {
             /**
              * @description The agent still starts: what becomes of it is not known yet. The session's status and events say
@@ -2722,7 +2649,7 @@ export interface components {
         };
         /** @enum {string} */
         SessionState: "STARTING" | "RUNNING" | "WAITING_FOR_INPUT" | "ERROR" | "COMPLETED" | "FAILED" | "CANCELLED";
-        /** @description The full status of a session. */
+        /** @description Everything about where a session stands. */
         SessionStatus: components["schemas"]["SessionSummary"] & {
             /**
              * @description How the session can continue, where a user has to choose: the agent lost its context, would
@@ -2751,12 +2678,12 @@ export interface components {
             /** @description The session can be resumed. */
             is_resumable: boolean;
             live?: components["schemas"]["Live"] | null;
-            /** @description The session does nothing until it is resumed. */
+            /** @description Nothing happens until the session is resumed. */
             needs_resume: boolean;
             /** @description The request started the agent, which is not ready yet. In answers to `open` only. */
             pending?: boolean;
             resume_reason?: components["schemas"]["Reason"] | null;
-            /** @description How the agent would restore its conversation. */
+            /** @description How the agent would get its conversation back. */
             resume_strategy: components["schemas"]["ResumeStrategy"];
             run?: components["schemas"]["Run"] | null;
             wait?: components["schemas"]["Wait"] | null;
@@ -2768,7 +2695,7 @@ export interface components {
          *     names.
          */
         SessionSummary: {
-            /** @description The time of the latest change that a list of sessions shows. */
+            /** @description When something happened last that a list of sessions shows. */
             active_at: string;
             agent_execution_id?: string | null;
             agent_profile_id?: string | null;
@@ -2776,6 +2703,8 @@ export interface components {
             /** @description Which executor runs the agent. */
             executor_id?: string | null;
             executor_status?: components["schemas"]["ExecutorStatus"] | null;
+            /** @description The name of the graph that the session runs; null if an agent works in it. */
+            graph?: string | null;
             last_outcome?: components["schemas"]["RunOutcome"] | null;
             last_seq: components["schemas"]["u64"];
             /** @description The model provider that the session was created with. */
@@ -2793,7 +2722,7 @@ export interface components {
             /** @description The reason as one sentence for people. */
             sentence: string;
             session_id: string;
-            /** @description The same as `status`, as agent front ends spell it. */
+            /** @description The same in the words of agent front ends. */
             state: components["schemas"]["SessionState"];
             /** @description What the session does. */
             status: components["schemas"]["StatusName"];
@@ -2811,7 +2740,7 @@ export interface components {
             shell_id: string;
         };
         ShellInfo: {
-            /** @description The shell has ended; its output is kept for a while. */
+            /** @description It has ended, and its output is still kept. */
             is_ended: boolean;
             /**
              * Format: int32
@@ -2825,124 +2754,30 @@ export interface components {
             shells: components["schemas"]["ShellInfo"][];
         };
         SignInRequest: {
-            /** @description The secret of the sign-in link. */
+            /** @description The secret that the link carries. */
             link: string;
         };
         /** @description A slash command: a prompt that begins with `/` and its name. */
         SlashCommand: {
             description: string;
-            /** @description A hint at the command's arguments. */
+            /** @description What may follow its name. */
             hint?: string | null;
             name: string;
-        };
-        /**
-         * @description What a server pushes to a WebSocket: `session.*` after `session.subscribe`, the others after
-         *     `tasks.subscribe`.
-         */
-        SocketEvent: {
-            /** @enum {string} */
-            event: "session.state_changed";
-            payload: components["schemas"]["StateChanged"];
-        } | {
-            /** @enum {string} */
-            event: "session.agentctl_starting";
-            payload: components["schemas"]["AgentctlStarting"];
-        } | {
-            /** @enum {string} */
-            event: "session.agentctl_ready";
-            payload: components["schemas"]["AgentctlReady"];
-        } | {
-            /** @enum {string} */
-            event: "session.agentctl_error";
-            payload: components["schemas"]["AgentctlError"];
-        } | {
-            /** @enum {string} */
-            event: "session.agent_updated";
-            payload: components["schemas"]["AgentUpdated"];
-        } | {
-            /** @enum {string} */
-            event: "session.agent_configured";
-            payload: components["schemas"]["AgentConfigured"];
-        } | {
-            /** @enum {string} */
-            event: "session.message.added";
-            payload: components["schemas"]["MessageAdded"];
-        } | {
-            /** @enum {string} */
-            event: "session.message.updated";
-            payload: components["schemas"]["MessageUpdated"];
-        } | {
-            /** @enum {string} */
-            event: "session.record";
-            payload: components["schemas"]["RecordEvent"];
-        } | {
-            /** @enum {string} */
-            event: "session.unsubscribed";
-            payload: components["schemas"]["Unsubscribed"];
-        } | {
-            /** @enum {string} */
-            event: "listing";
-            payload: components["schemas"]["Listing"];
-        } | {
-            /** @enum {string} */
-            event: "index";
-            payload: components["schemas"]["SessionSummary"];
-        } | {
-            /** @enum {string} */
-            event: "gone";
-            payload: components["schemas"]["Gone"];
-        } | {
-            /** @enum {string} */
-            event: "task";
-            /** @description A task of a listing. */
-            payload: components["schemas"]["TaskSummary"];
-        } | {
-            /** @enum {string} */
-            event: "task.updated";
-            payload: components["schemas"]["TaskSummary"];
-        } | {
-            /** @enum {string} */
-            event: "task.state_changed";
-            payload: components["schemas"]["TaskStateChanged"];
-        } | {
-            /** @enum {string} */
-            event: "task.deleted";
-            payload: components["schemas"]["TaskGone"];
-        } | {
-            /** @enum {string} */
-            event: "task.listing";
-            payload: components["schemas"]["TaskListing"];
-        } | {
-            /** @enum {string} */
-            event: "tasks.unsubscribed";
-            payload: components["schemas"]["TasksUnsubscribed"];
         };
         StartRequest: {
             context?: components["schemas"]["ContextChoice"] | null;
             /**
-             * @description Start the agent without its conversation, if the agent can neither load nor refuse it. Its
-             *     first prompt carries the history if its profile allows that.
+             * @description Start the agent without its conversation: for one that it cannot load and does not refuse
+             *     either. Its first prompt carries the history if its profile allows that.
              */
             fresh?: boolean;
         };
-        /** @description The session's derived status changed. */
-        StateChanged: components["schemas"]["EventOrigin"] & {
-            /** @description Another event of the same record follows. */
-            more?: boolean;
-            new_state?: components["schemas"]["SessionState"] | null;
-            old_state: components["schemas"]["SessionState"];
-            old_status: components["schemas"]["StatusName"];
-            reason?: components["schemas"]["Reason"] | null;
-            /** @description The reason as one sentence for people. */
-            sentence?: string | null;
-            status: components["schemas"]["StatusName"];
-        };
         /** @enum {string} */
         StatusName: "completed" | "failed" | "cancelled" | "error" | "starting" | "interrupted_startup" | "interrupted_waiting" | "paused" | "waiting" | "running" | "idle";
-        /** @description A problem of the store as a whole. */
+        /** @description Something that no single log shows. */
         StoreFinding: {
             problem: string;
-            /** @description The session; null if the whole store is affected. */
+            /** @description Whose it is; null if it is about the whole store. */
             session_id?: string | null;
         };
         StoreVerification: {
@@ -2970,14 +2805,6 @@ export interface components {
         TaskCreated: {
             task_id: string;
         };
-        /** @description A task was deleted. */
-        TaskGone: {
-            task_id: string;
-        };
-        /** @description All tasks, in place of what was known: the reader fell behind. */
-        TaskListing: {
-            tasks: components["schemas"]["TaskSummary"][];
-        };
         TaskPage: {
             /** @description Where the next page begins; null on the last one. */
             next?: string | null;
@@ -2985,23 +2812,7 @@ export interface components {
         };
         /** @enum {string} */
         TaskState: "TODO" | "IN_PROGRESS" | "REVIEW" | "COMPLETED" | "FAILED" | "CANCELLED";
-        /** @description A task's state is another one than before. */
-        TaskStateChanged: components["schemas"]["TaskSummary"] & {
-            /** @description The same as `state`. */
-            new_state: components["schemas"]["TaskState"];
-            old_state: components["schemas"]["TaskState"];
-        };
-        /** @description A task as a list of tasks has it. */
-        TaskSummary: {
-            created_at: string;
-            /** @description A user closed it. */
-            is_closed: boolean;
-            /** @description Derived from its sessions, unless it is closed. */
-            state: components["schemas"]["TaskState"];
-            task_id: string;
-            title: string;
-        };
-        /** @description Changes of a task; absent fields stay as they are. */
+        /** @description What is to change about a task; what is left out stays. */
         TaskUpdate: {
             /**
              * @description True closes the task, false reopens it. Its sessions stay as they are; a closed task takes no
@@ -3011,11 +2822,9 @@ export interface components {
             outcome?: components["schemas"]["RunOutcome"] | null;
             title?: string | null;
         };
-        /** @description The subscription to the tasks ended. */
-        TasksUnsubscribed: Record<string, never>;
         TokenAnswerRequest: {
             answer?: Record<string, never> | null;
-            /** @description The session that the token belongs to; a mismatch is refused. */
+            /** @description The session that the holder believes the token is for. */
             session_id?: string | null;
             /** @description The token as it was shown: `rt_….SECRET`. */
             token: string;
@@ -3032,9 +2841,9 @@ export interface components {
             checkpoint_id: string;
             /** Format: date-time */
             created_at: string;
-            /** @description The files can be restored to this checkpoint. */
+            /** @description The files can go back to it. */
             has_files: boolean;
-            /** @description The checkpoint belongs to the current conversation, not to an abandoned lineage. */
+            /** @description It belongs to the conversation as it is now, not to one that was left behind by a rewind. */
             is_live: boolean;
             /** Format: int32 */
             lineage: number;
@@ -3064,17 +2873,12 @@ export interface components {
             session_id: string;
         };
         UndoRequest: {
-            /** @description Report what would happen and change nothing. */
+            /** @description Only say what would happen. */
             dry_run?: boolean | null;
             /** @description Overwrite changes that were made since the rewind. */
             force?: boolean | null;
         };
-        /** @description The subscription to a session ended: its log cannot be read any more. */
-        Unsubscribed: {
-            error: components["schemas"]["Problem"];
-            session_id: string;
-        };
-        /** @description The usage that the agent reported; null where it reported none. */
+        /** @description What the agent says that it used; null where it does not say. */
         Usage: {
             /**
              * Format: int64
@@ -3086,7 +2890,7 @@ export interface components {
             cost?: components["schemas"]["Cost"] | null;
             /**
              * Format: int64
-             * @description Of the latest turn for which the agent reported it.
+             * @description Of the last turn that said so.
              */
             input_tokens?: number | null;
             /** Format: int64 */
@@ -3094,26 +2898,13 @@ export interface components {
             /** Format: int64 */
             total_tokens?: number | null;
         };
-        /** @description A prompt. */
-        UserMessage: components["schemas"]["EventOrigin"] & {
-            complete: boolean;
-            /** @description The content blocks of a prompt that is more than text. */
-            content?: Record<string, never>[] | null;
-            message_id: string;
-            /** Format: int64 */
-            offset: number;
-            role: components["schemas"]["MessageRole"];
-            run_id?: string | null;
-            /** @description Attachments are named in it; null if it was redacted. */
-            text?: string | null;
-        };
         Verification: {
             anchored_to?: components["schemas"]["u64"] | null;
-            /** @description The log is intact. */
+            /** @description Whether everything is as it was written. */
             good: boolean;
-            /** @description All records up to this seq are intact. */
+            /** @description Records that are good, from the first on. */
             good_to: components["schemas"]["u64"];
-            /** @description The first problem. */
+            /** @description The first thing that is wrong. */
             problem?: string | null;
             session_id: string;
         };
@@ -3148,7 +2939,7 @@ export interface components {
             worktree_path: string;
         };
         WorktreeCleanup: {
-            /** @description A worktree was removed. */
+            /** @description The worktree was there before. */
             changed: boolean;
             /** @description The branch is still in the repository. */
             kept_branch: boolean;
@@ -3199,7 +2990,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request creates nothing and does not return the secret again */
+                /** @description Asked again under the same key, it is made once and not shown again */
                 "Idempotency-Key"?: string | null;
             };
             path?: never;
@@ -3497,7 +3288,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Sent again under the same key, it is run once */
                 "Idempotency-Key"?: string | null;
             };
             path?: never;
@@ -3531,7 +3322,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request creates nothing and does not return the secret again */
+                /** @description Asked again under the same key, it is made once and not shown again */
                 "Idempotency-Key"?: string | null;
             };
             path?: never;
@@ -3694,7 +3485,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Asked again under the same key, it is made once */
                 "Idempotency-Key"?: string | null;
             };
             path?: never;
@@ -3800,7 +3591,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Sent again under the same key, it is done once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -3837,7 +3628,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Sent again under the same key, it is done once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -3904,7 +3695,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Sent again under the same key, it is done once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -3941,7 +3732,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Sent again under the same key, it is done once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4013,6 +3804,8 @@ export interface operations {
             query?: {
                 /** @description How many messages are shown, the last ones; 100 by default. */
                 limit?: number;
+                /** @description Also what rewinds left behind, marked `abandoned`. */
+                abandoned?: boolean;
             };
             header?: never;
             path: {
@@ -4045,7 +3838,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Asked again under the same key, it is done once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4086,9 +3879,9 @@ export interface operations {
                  *     `safe_point`, `user_checkpoint`.
                  */
                 type?: string;
-                /** @description `true`: only checkpoints before which no attempt failed or was interrupted; `false`: only the others. */
+                /** @description Only those before which no attempt failed or was cut off, or only the others. */
                 clean?: boolean;
-                /** @description Only checkpoints of this node. */
+                /** @description Only those of this node. */
                 node?: string;
                 lineage?: number;
                 /** @description 100 by default. */
@@ -4193,7 +3986,7 @@ export interface operations {
     inspect_checkpoint: {
         parameters: {
             query?: {
-                /** @description Include the values of the memory. */
+                /** @description With the values of the memory. */
                 include_memory?: boolean;
             };
             header?: never;
@@ -4259,7 +4052,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Asked again under the same key, it is done once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4331,7 +4124,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Asked again under the same key, it is done once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4506,7 +4299,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Sent again under the same key, it is done once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4573,7 +4366,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Sent again under the same key, it is done once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4609,9 +4402,9 @@ export interface operations {
     git_diff: {
         parameters: {
             query?: {
-                /** @description Show the staged changes instead of the unstaged ones. */
+                /** @description What is staged, instead of what is not. */
                 staged?: boolean;
-                /** @description Only changes of this path. */
+                /** @description Of this path alone. */
                 path?: string;
                 /**
                  * @description What the session's branch adds to its base: commits, and changes that are not committed. Not
@@ -4682,7 +4475,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Sent again under the same key, it is done once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4719,7 +4512,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Sent again under the same key, it is done once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4785,7 +4578,7 @@ export interface operations {
     show_graph: {
         parameters: {
             query?: {
-                /** @description Include the memory and the outputs. */
+                /** @description With the memory and the outputs. */
                 include_memory?: boolean;
             };
             header?: never;
@@ -4819,7 +4612,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Sent again under the same key, it is done once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4856,7 +4649,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Sent again under the same key, it is done once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4898,6 +4691,8 @@ export interface operations {
                 before?: components["schemas"]["u64"];
                 /** @description How many records are read; with `before`, how many messages are shown. */
                 limit?: number;
+                /** @description Also what rewinds left behind, marked `abandoned`. */
+                abandoned?: boolean;
             };
             header?: never;
             path: {
@@ -4930,7 +4725,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Asked again under the same key, it is said once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5005,7 +4800,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Asked again under the same key, it is done once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5072,7 +4867,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Asked again under the same key, it is queued once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5109,7 +4904,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Asked again under the same key, it is done once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5177,7 +4972,7 @@ export interface operations {
                 version?: components["schemas"]["u64"];
             };
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Asked again under the same key, it is done once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5212,7 +5007,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Asked again under the same key, it is done once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5320,7 +5115,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Asked again under the same key, it is done once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5366,7 +5161,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Sent again under the same key, it is done once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5433,7 +5228,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Asked again under the same key, it is opened once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5534,7 +5329,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Asked again under the same key, it is done once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5610,7 +5405,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Sent again under the same key, it is done once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5673,7 +5468,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request creates nothing and does not return the secret again */
+                /** @description Asked again under the same key, it is made once and not shown again */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5740,7 +5535,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Sent again under the same key, it is done once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5932,7 +5727,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Asked again under the same key, it is made once */
                 "Idempotency-Key"?: string | null;
             };
             path?: never;
@@ -5999,7 +5794,7 @@ export interface operations {
                 force?: boolean;
             };
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Sent again under the same key, it is done once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -6030,7 +5825,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Sent again under the same key, it is done once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -6068,7 +5863,7 @@ export interface operations {
             query?: {
                 /** @description Where the last page ended. */
                 after?: string;
-                /** @description The maximum number of logs; 20 by default. */
+                /** @description How many logs at most; 20 by default. */
                 limit?: number;
             };
             header?: never;
@@ -6156,7 +5951,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
+                /** @description Asked again under the same key, it is answered once */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -6193,7 +5988,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Idempotency key: a repeated request creates nothing and does not return the secret again */
+                /** @description Asked again under the same key, it is made once and not shown again */
                 "Idempotency-Key"?: string | null;
             };
             path: {

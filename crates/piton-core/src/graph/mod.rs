@@ -27,7 +27,7 @@ pub use config::{
     CheckpointConfig, CheckpointOptions, ConfigConflict, KEEP_COUNT_DEFAULT, SMART_CHANGED_KEYS,
     SMART_LATENCY_MS, SMART_TAGS, StoreFeatures,
 };
-pub use lineage::{Lineages, Segment};
+pub use lineage::{LineageStart, Lineages, Segment};
 pub use memory::{MemoryEntry, ReduceError, Reducer};
 pub use state::{
     Answer, Artifact, GraphState, LoopProgress, MapProgress, Metrics, NodePhase, NodeState,

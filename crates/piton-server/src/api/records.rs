@@ -4,14 +4,14 @@ use axum::Json;
 use axum::extract::State;
 use piton_api::problem::Problem as Document;
 use piton_api::record::{
-    BootstrapQuery, FlatRecord, Message, MessagePage, MessageQuery, RecordPage, RecordQuery,
-    SessionBootstrap, Verification,
+    BootstrapQuery, FlatRecord, Lineage, Message, MessagePage, MessageQuery, RecordPage,
+    RecordQuery, SessionBootstrap, Verification,
 };
 use piton_core::id::SessionId;
 use piton_core::status::Name;
 use piton_core::turns::is_live;
 use piton_core::{Code, Record, Seq, conversation};
-use piton_runtime::ConversationPage;
+use piton_runtime::{Abandoned, ConversationPage};
 use piton_store::Detail;
 
 use super::{queue, status, store, tasks};
@@ -119,7 +119,8 @@ pub(crate) async fn messages(
     Params(wanted): Params<MessageQuery>,
 ) -> Result<Json<MessagePage>> {
     let session = SessionId::from_user(&session)?;
-    let MessageQuery { after, before, limit } = wanted;
+    let MessageQuery { after, before, limit, abandoned } = wanted;
+    let abandoned = shown(abandoned);
     if let Some(before) = before {
         if after.is_some() {
             return Err(Problem::malformed("Name after or before, not both"));
@@ -127,24 +128,30 @@ pub(crate) async fn messages(
         let limit = checked(limit, MESSAGES_DEFAULT)?;
         let state = app.handle().state(&session).await?;
         let view = app.handle().view();
-        let page = view.conversation_before(&session, &state, before, limit).await?;
+        let page = view.conversation_before(&session, &state, before, limit, abandoned).await?;
         let (messages, before) = spelled(page);
         return Ok(Json(MessagePage { messages, next: None, before }));
     }
     let (mut records, next) = window(&app, &session, &RecordQuery { after, limit }).await?;
     let state = app.handle().state(&session).await?;
-    // What a rewind left behind is not part of the conversation.
     let segments = state.turns.live_segments(state.last_seq);
-    records.retain(|record| is_live(segments.as_deref(), record.seq));
+    if abandoned == Abandoned::Hidden {
+        records.retain(|record| is_live(segments.as_deref(), record.seq));
+    }
     let status = app.handle().view().status(&state.facts).name;
     let at_work = matches!(status, Name::Running | Name::Waiting);
     let live = state.facts.run.as_ref().filter(|_| at_work).map(|run| &run.run_id);
-    let items = conversation::build(&records, live).map_err(|error| {
+    let mut items = conversation::build(&records, live).map_err(|error| {
         let (seq, source): (_, piton_store::Cause) = (state.last_seq, std::sync::Arc::new(error));
         piton_store::Error::RecordDamaged { session, seq, source: Some(source) }
     })?;
+    conversation::mark_abandoned(&mut items, segments.as_deref());
     let messages = items.into_iter().map(Message::from).collect();
     Ok(Json(MessagePage { messages, next, before: None }))
+}
+
+fn shown(abandoned: Option<bool>) -> Abandoned {
+    if abandoned == Some(true) { Abandoned::Shown } else { Abandoned::Hidden }
 }
 
 fn spelled(page: ConversationPage) -> (Vec<Message>, Option<Seq>) {
@@ -169,7 +176,9 @@ pub(crate) async fn bootstrap(
     // One state for all: whatever comes later is an event.
     let state = &report.overview.state;
     let view = app.handle().view();
-    let page = view.conversation_before(&session, state, state.last_seq + 1, limit).await?;
+    let page = view
+        .conversation_before(&session, state, state.last_seq + 1, limit, shown(wanted.abandoned))
+        .await?;
     let queue = queue::list_of(app.engine().queue_of(&session, state).await?);
     let agent = view.agent_view(&session, state).await?.into();
     let task = match &report.overview.info.task_id {
@@ -182,7 +191,10 @@ pub(crate) async fn bootstrap(
     };
     let (messages, before) = spelled(page);
     let (status, last_seq) = (status::spelled(&report), state.last_seq);
-    Ok(Json(SessionBootstrap { status, task, messages, before, queue, agent, last_seq }))
+    let lineages = state.turns.lineages.starts().iter().map(Lineage::from).collect();
+    let bootstrap =
+        SessionBootstrap { status, task, messages, before, queue, agent, lineages, last_seq };
+    Ok(Json(bootstrap))
 }
 
 /// Checks every record of a session's log. Who may read the log may check it: the answer says less than
