@@ -15,7 +15,7 @@ export const SessionRow = memo(({ session, isSelected }: { session: SessionSumma
   const wait = session.status === "waiting" ? waits.value.find((open) => open.session_id === session.session_id) : undefined;
   const task = session.task_id ? tasksById.value.get(session.task_id) : undefined;
   const branch = session.worktree_branch;
-  const facts = [wait ? waitWords(wait) : stateWords(session), agentName(session.agent_profile_id), folderOf(session), branch && `⎇ ${branch}`];
+  const facts = [wait ? waitWords(wait) : stateWords(session), session.graph ? `Graph ${session.graph}` : agentName(session.agent_profile_id), folderOf(session), branch && `⎇ ${branch}`];
   const group = groupOf(session);
   return (
     <li class="home-row" data-selected={isSelected ? "" : undefined} data-status={session.status}>

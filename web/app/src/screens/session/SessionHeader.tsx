@@ -23,7 +23,8 @@ export function SessionHeader({ session }: { session: OpenSession }) {
   if (!status) return <header class="session-header" />;
   const { modes, models } = session.view.value.agent;
   const task = session.task.value;
-  const facts = [agentName(status.agent_profile_id), nameIn(models), nameIn(modes)].filter(Boolean).join(" · ");
+  const worker = status.graph ? `Graph ${status.graph}` : agentName(status.agent_profile_id);
+  const facts = [worker, nameIn(models), nameIn(modes)].filter(Boolean).join(" · ");
   const run = session.view.value.run;
   return (
     <header class="session-header">
@@ -118,12 +119,14 @@ function actions(session: OpenSession, rename: () => void): MenuItem[] {
   if (status.read_only) return list;
   list.push({
     label: "Fork",
-    note: "A new session with a copy of the conversation",
+    note: status.graph ? "A new session from the newest checkpoint" : "A new session with a copy of the conversation",
     onSelect: async () => go(sessionPath((await own.fork()).session_id)),
   });
   if (isClosed(status)) return list;
   if (isInterrupted(status)) list.push({ label: "Dismiss the interruption", onSelect: () => own.dismiss() });
-  if (status.is_agent_running) list.push({ label: "Stop the agent", note: "The session stays; the next prompt starts it again", onSelect: () => own.stop() });
+  if (status.graph) {
+    // A graph has no agent of its own.
+  } else if (status.is_agent_running) list.push({ label: "Stop the agent", note: "The session stays; the next prompt starts it again", onSelect: () => own.stop() });
   else list.push({ label: "Start the agent", onSelect: () => own.resume() });
   list.push({ label: "Close as completed", note: "A closed session cannot be continued", onSelect: () => own.close("completed") });
   list.push({ label: "Close as cancelled", onSelect: () => own.close("cancelled") });
