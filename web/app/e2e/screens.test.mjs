@@ -89,6 +89,8 @@ test("axe: no serious finding on any screen, on a phone and a desktop, light and
     for (const [screen, [path, text]] of Object.entries(all)) {
       // The forms of the settings are the same on a phone, below each other.
       if (!folder && viewport === PHONE && ["agents", "tokens", "device", "files", "executors"].includes(screen)) continue;
+      // A phone shows it where it is narrowest.
+      if (!folder && viewport === DESKTOP && screen === "rewound") continue;
       await page.goto(`${pages.address}/${path}`);
       await page.getByText(text).locator("visible=true").first().waitFor();
       for (const finding of await serious(page)) found.push(`${screen} ${name}: ${finding}`);

@@ -109,7 +109,10 @@ export function layOut(nodes: readonly GraphNode[], edges: readonly GraphEdge[])
       return { edge, isBack, path: `M${x1} ${y1} C${x1} ${y1 + bend} ${x2} ${y2 - bend} ${x2} ${y2}` };
     }
     const [x1, y1, x2, y2] = [from.x + NODE_WIDTH, from.y + NODE_HEIGHT / 2 + 8, to.x + NODE_WIDTH, to.y + NODE_HEIGHT / 2 - 8];
-    const out = Math.max(x1, x2) + 32;
+    // Past the nodes between the two: a curve comes three quarters of the way to its handles.
+    const rows = [...placed.values()].filter((one) => one.y >= Math.min(from.y, to.y) && one.y <= Math.max(from.y, to.y));
+    const right = Math.max(...rows.map((one) => one.x + NODE_WIDTH)) + 24;
+    const out = Math.max(x1, x2) + (right - Math.max(x1, x2)) / 0.75;
     return { edge, isBack, path: `M${x1} ${y1} C${out} ${y1} ${out} ${y2} ${x2} ${y2}` };
   });
   return { width: inner + MARGIN * 2 + room, height: MARGIN * 2 + layers.length * NODE_HEIGHT + Math.max(0, layers.length - 1) * GAP_Y, nodes: [...placed.values()], lines };
