@@ -69,8 +69,6 @@ pub(crate) enum Step {
     Prompt(u8, u8),
     /// A queued prompt is edited, moved, removed; the queue is released; the next one delivered.
     Queue(u8, u8),
-    /// Back to a record of the conversation as it is now, or undone; with files or without.
-    Rewind(prop::sample::Index, bool),
 }
 
 pub(crate) fn outcome() -> impl Strategy<Value = Outcome> {
@@ -158,7 +156,6 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (0..6_u8).prop_map(Step::Workspace),
         12 => (0..5_u8, 0..8_u8).prop_map(|(choice, n)| Step::Prompt(choice, n)),
         12 => (0..7_u8, 0..8_u8).prop_map(|(what, n)| Step::Queue(what, n)),
-        5 => (any::<prop::sample::Index>(), any::<bool>()).prop_map(|(to, f)| Step::Rewind(to, f)),
     ]
 }
 
@@ -392,7 +389,6 @@ impl History {
             Step::Start(n) => start(&format!("run_{n}")),
             Step::Prompt(choice, n) => prompt(choice, n),
             Step::Queue(what, n) => self.queue(what, n),
-            Step::Rewind(to, has_files) => self.world.rewind(to, has_files),
             Step::Wait(r, w, kind, minutes) => Command::Wait(Wait {
                 run_id: run(r),
                 wait_id: wait(w),

@@ -9,9 +9,7 @@ use std::fmt::Debug;
 use std::str::FromStr;
 use std::time::Duration;
 
-use piton_core::decide::{
-    self, Command, Context, Create, Decision, Message, Probe, Refusal, RestoredFiles, Rewind,
-};
+use piton_core::decide::{self, Command, Context, Create, Decision, Message, Probe, Refusal};
 use piton_core::event::{Event, Outcome, WaitKind};
 use piton_core::fold;
 use piton_core::id::{BootId, TokenId};
@@ -91,33 +89,6 @@ impl World {
         let mut world = Self::running();
         world.done(Command::Interrupt { run_id: id("run_1"), reason: Reason::ProcessExit });
         world
-    }
-
-    /// Back to one of the records of the conversation as it is now; rarely the undo of the last rewind.
-    pub(crate) fn rewind(&self, to: proptest::sample::Index, has_files: bool) -> Command {
-        let (turns, last) = (&self.state.turns, self.state.last_seq);
-        let live: Vec<u64> = turns.live_segments(last).map_or_else(
-            || (1..=last).collect(),
-            |segments| segments.into_iter().flatten().collect(),
-        );
-        let undo = turns.last_rewind.as_ref().and_then(|rewind| rewind.conversation);
-        let at = to.index(live.len() + 1);
-        let conversation = match live.get(at) {
-            Some(seq) => Some((turns.lineages.current(), *seq)),
-            None => undo,
-        };
-        let files = RestoredFiles {
-            snapshot: "aa".into(),
-            safety_snapshot: "bb".into(),
-            snapshot_after: "aa".into(),
-            kept_snapshot: None,
-            paths: vec!["a".into(), "b".into()],
-            paths_count: 2,
-            forced: false,
-            recovered: false,
-        };
-        let files = has_files.then_some(files);
-        Command::Rewind(Rewind { checkpoint_id: id("cp_1"), files, conversation })
     }
 
     /// With an executor and its agent at work on `run_1`.
