@@ -44,6 +44,7 @@ pub struct User {
 
 /// A message of the agent.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of its own on the wire")]
 pub struct Agent {
     pub seq: Seq,
     pub ts: Timestamp,

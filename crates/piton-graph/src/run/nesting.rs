@@ -42,9 +42,9 @@ impl Scheduler {
             }
         };
         // What an earlier visit left.
-        let begin = format!("{path}/");
-        let left = self.memory.range(begin.clone()..).map(|(key, _)| key.clone());
-        let left: Vec<String> = left.take_while(|key| key.starts_with(&begin)).collect();
+        let prefix = format!("{path}/");
+        let left = self.memory.range(prefix.clone()..).map(|(key, _)| key.clone());
+        let left: Vec<String> = left.take_while(|key| key.starts_with(&prefix)).collect();
         for key in left.into_iter().filter(|key| !inputs.contains_key(split(key).1)) {
             self.write_over(key, Value::Null, path)?;
         }

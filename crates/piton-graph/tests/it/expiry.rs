@@ -1,5 +1,6 @@
 //! Waits whose time passes: the node fails, not the run, whoever runs the graph and whenever.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use piton_core::id::SessionId;
@@ -85,7 +86,11 @@ async fn a_recorded_expiry_is_not_asked_again() {
     let graph = asking(true);
     let session = left_waiting(&world, &graph).await;
     // The resume records the expiry when it begins, and nothing runs before it is finished.
-    let run = graph.runner(&world.store).resume(&session, None, Default::default()).await.unwrap();
+    let run = graph
+        .runner(&world.store)
+        .resume(&session, None, serde_json::Map::default())
+        .await
+        .unwrap();
     drop(run);
     assert_eq!(count(&world, &session, |event| matches!(event, Event::WaitCancelled(_))).await, 1);
     let world = world.reopened();
@@ -105,9 +110,9 @@ async fn an_open_wait_keeps_its_checkpoint_after_a_resume() {
     let mut nodes = String::new();
     let mut edges = String::from("  - gate -> n0\n");
     for n in 0..12 {
-        nodes += &format!("  n{n}: {{set: {{k{n}: 1}}}}\n");
+        writeln!(nodes, "  n{n}: {{set: {{k{n}: 1}}}}").unwrap();
         if n > 0 {
-            edges += &format!("  - n{} -> n{n}\n", n - 1);
+            writeln!(edges, "  - n{} -> n{n}", n - 1).unwrap();
         }
     }
     let text = format!(

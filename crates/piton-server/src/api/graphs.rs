@@ -68,7 +68,7 @@ pub(crate) async fn run(
     let graph = source(graph, file)?
         .ok_or_else(|| Problem::malformed("The request names neither graph nor file"))?;
     let spec = GraphRunSpec { graph, inputs, working_dir, checkpoint: options(checkpoint)? };
-    let created = app.engine().run_graph(&caller, spec).await?;
+    let created = Box::pin(app.engine().run_graph(&caller, spec)).await?;
     Ok(Reply::created(created.map(|created| SessionCreated::new(created.session_id, None, None))))
 }
 

@@ -286,7 +286,7 @@ async fn open_question(
     };
     let query = RecordQuery { after: Some(wait.since_seq.saturating_sub(1)), limit: Some(1) };
     let page = client.records(session, &query).await?;
-    Ok(page.records.first().and_then(human::question))
+    Ok(page.records.first().and_then(|record| human::question(record)))
 }
 
 fn help(columns: usize) -> Picture {
