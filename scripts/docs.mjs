@@ -37,6 +37,8 @@ const [mode, ...names] = process.argv.slice(2);
 const list = ['-c', 'safe.directory=*', 'ls-files', '--cached', '--others', '--exclude-standard'];
 const tracked = execFileSync('git', list).toString().split('\n').filter((path) => path && existsSync(path));
 const markdown = tracked.filter((path) => path.endsWith('.md'));
+// What users read beside the pages.
+const isShown = (path) => /^docs\/api\/.*\.json$|^crates\/piton-cli\/.*\.snap$/.test(path);
 
 if (mode === undefined) {
   for (const [path, text] of await generated(piton)) {
@@ -47,7 +49,7 @@ if (mode === undefined) {
 } else if (mode === '--check') {
   const stale = (await generated(piton)).filter(([path, text]) => !existsSync(path) || readFileSync(path, 'utf8') !== text);
   const faults = stale.map(([path]) => `${path} is stale: run \`make docs\``);
-  faults.push(...linkFaults(markdown), ...commandFaults(piton, pages(markdown)), ...wordFaults(pages(markdown)));
+  faults.push(...linkFaults(markdown), ...commandFaults(piton, pages(markdown)), ...wordFaults([...markdown.filter((path) => path.startsWith('docs/')), 'README.md', ...tracked.filter(isShown)]));
   faults.push(...settingsFaults(piton, [...pages(markdown), ...markdown.filter((path) => path.startsWith('examples/'))]));
   for (const fault of faults) console.error(fault);
   console.log(faults.length === 0 ? 'docs: good' : `docs: ${faults.length} faults`);

@@ -91,7 +91,7 @@ pub fn run(launch: Launch) -> Result<(), Error> {
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
     let done = runtime.block_on(live(launch, masker, keys, signals, &lock));
     if let Err(error) = &done {
-        tracing::error!("It could not begin: {error}");
+        tracing::error!("agentctl could not start: {error}");
     }
     drop(lock);
     done
@@ -147,7 +147,7 @@ async fn live(
     let folder = here.join(files::SPOOL);
     let spool = Spool::create(&folder, &spool_key(&secret), launch.limits.spool_bytes_max)?;
     if let Err(error) = become_subreaper() {
-        tracing::warn!("Orphans of the agent will not come to us: {error}");
+        tracing::warn!("Orphaned processes of the agent are not reparented to agentctl: {error}");
     }
     let tree = Tree::new(&Mark::of(&launch.execution_id, here).map_err(failed)?);
     tokio::spawn(tree.clone().reap_always());
@@ -187,7 +187,7 @@ async fn live(
         }
     }
     let _ = fs::remove_file(&path);
-    tracing::info!("It ends");
+    tracing::info!("agentctl exits");
     Ok(())
 }
 
@@ -213,13 +213,13 @@ async fn end_on(mut terminate: Signal, agentctl: Arc<Agentctl>) {
         let mut end = std::pin::pin!(agentctl.end());
         while tokio::time::timeout(TERM_WAIT, &mut end).await.is_err() {
             let Some(why) = agentctl.spool.refused() else {
-                tracing::error!("Something does not end; all that was said is written");
+                tracing::error!("A task of agentctl does not end; the spool is written");
                 return agentctl.mark_ended();
             };
             // What was said and is not written is nowhere but here: when to give it up is not ours
             // to decide.
             tracing::error!(
-                "{why}. It stays until all is written; SIGKILL ends it, and loses that"
+                "{why}. agentctl stays until the spool is written; SIGKILL ends it and loses the rest"
             );
         }
     }
@@ -233,7 +233,7 @@ pub(crate) fn identity(file: &fs::Metadata) -> (u64, u64) {
 /// its spool, or know that its agent is at work: it must not keep running beside the next agent.
 async fn end_when_lost(agentctl: Arc<Agentctl>, lock: (u64, u64)) {
     folder_watch::until_lost(&agentctl, lock).await;
-    tracing::error!("Its folder was removed: no server can find it any more");
+    tracing::error!("The folder of this agentctl was removed: no server can find it any more");
     agentctl.end().await;
 }
 
@@ -243,7 +243,7 @@ async fn end_when_alone(agentctl: Arc<Agentctl>, idle_max: Duration) {
     loop {
         let alone = agentctl.activity.alone_for();
         if alone >= idle_max && !agentctl.is_working().await {
-            tracing::info!("It was alone for {} s", alone.as_secs());
+            tracing::info!("agentctl exits: no server connected for {} s", alone.as_secs());
             agentctl.end().await;
             return;
         }

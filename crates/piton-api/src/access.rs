@@ -10,7 +10,7 @@ use crate::enums::AccessScope;
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct NewAccessToken {
-    /// For people: whose it is.
+    /// A label for people.
     pub name: String,
     pub scopes: Vec<AccessScope>,
     /// After how many seconds the token expires; without it, it does not expire.
@@ -22,7 +22,7 @@ pub struct NewAccessToken {
 pub struct AccessTokenIssued {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub access_token_id: AccessTokenId,
-    /// Shown here and nowhere else.
+    /// The secret; it is returned only here.
     pub token: String,
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub expires_at: Option<Timestamp>,
@@ -39,7 +39,7 @@ pub struct AccessToken {
     pub created_at: Timestamp,
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub expires_at: Option<Timestamp>,
-    /// A link that was not used yet.
+    /// A sign-in link that was not used yet.
     pub single_use: bool,
 }
 
@@ -53,6 +53,6 @@ pub struct AccessTokenList {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SignInRequest {
-    /// The secret that the link carries.
+    /// The secret of the sign-in link.
     pub link: String,
 }

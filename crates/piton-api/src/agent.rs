@@ -15,12 +15,12 @@ pub struct Agent {
     pub agent_profile_id: String,
     pub name: String,
     pub origin: AgentOrigin,
-    /// Its program was found where the server looks for programs.
+    /// The server found the agent's program.
     pub is_installed: bool,
     /// How to install it, for people; null if nothing is known.
     pub install: Option<String>,
-    /// How the agent is expected to get a conversation back. What it advertises when it is started
-    /// counts for more.
+    /// How the agent is expected to restore a conversation. What it advertises when it starts takes
+    /// precedence.
     pub resume_strategy: ResumeStrategy,
 }
 
@@ -70,7 +70,7 @@ pub struct Execution {
     pub address: Option<String>,
     /// The process id of its agentctl, where it runs on the server's machine.
     pub pid: Option<u32>,
-    /// When its agentctl was last heard from in this life of the server; null if it was not.
+    /// When its agentctl last responded, since the server started; null if it did not.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub last_seen_at: Option<Timestamp>,
     /// What the agent and everything that runs beside it have in memory; null if that is not known.

@@ -14,8 +14,8 @@ pub enum OptionValue {
     Text(String),
 }
 
-/// How the agent is to work. What is left out stays as it is. Applied now, if the agent runs, and
-/// whenever it starts.
+/// Mode, model and options of the agent. Absent fields stay as they are. Applied now, if the agent
+/// runs, and whenever it starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -31,7 +31,7 @@ pub struct AgentChoice {
     pub options: BTreeMap<String, OptionValue>,
 }
 
-/// How a fork is to be.
+/// Options of a fork.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -48,12 +48,12 @@ pub struct ForkRequest {
     pub checkpoint_id: Option<String>,
 }
 
-/// A conversation that an agent has.
+/// A conversation that an agent keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AgentSession {
     pub agent_session_id: String,
-    /// Where it works.
+    /// The folder of the conversation.
     pub folder: Option<String>,
     pub title: Option<String>,
     /// As the agent spells it.
@@ -80,7 +80,7 @@ pub struct AgentSessionQuery {
     pub after: Option<String>,
 }
 
-/// How an agent is to log in.
+/// How an agent logs in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -90,7 +90,7 @@ pub struct LoginRequest {
     pub auth_method: Option<String>,
 }
 
-/// Something that can be chosen.
+/// An available choice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct NamedChoice {
@@ -99,7 +99,7 @@ pub struct NamedChoice {
     pub description: Option<String>,
 }
 
-/// What can be chosen from, and what is chosen.
+/// The available choices and the current one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ChoiceList {
@@ -113,10 +113,10 @@ pub struct ConfigOption {
     pub id: String,
     pub name: String,
     pub description: Option<String>,
-    /// What it is about, as the agent spells it: `mode`, `model`, `thought_level`, …
+    /// The category, as the agent spells it: `mode`, `model`, `thought_level`, …
     pub category: Option<String>,
     pub current: Option<OptionValue>,
-    /// What it can be; empty for a switch.
+    /// The allowed values; empty for a switch.
     pub values: Vec<NamedChoice>,
 }
 
@@ -126,7 +126,7 @@ pub struct ConfigOption {
 pub struct SlashCommand {
     pub name: String,
     pub description: String,
-    /// What may follow its name.
+    /// A hint at the command's arguments.
     pub hint: Option<String>,
 }
 
@@ -148,7 +148,7 @@ pub struct Cost {
     pub currency: String,
 }
 
-/// What the agent says that it used; null where it does not say.
+/// The usage that the agent reported; null where it reported none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Usage {
@@ -156,7 +156,7 @@ pub struct Usage {
     pub context_tokens: Option<u64>,
     pub context_window_tokens: Option<u64>,
     pub cost: Option<Cost>,
-    /// Of the last turn that said so.
+    /// Of the latest turn for which the agent reported it.
     pub input_tokens: Option<u64>,
     pub output_tokens: Option<u64>,
     pub total_tokens: Option<u64>,

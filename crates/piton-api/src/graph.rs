@@ -25,13 +25,13 @@ pub struct RunGraphRequest {
     /// An absolute path of the folder in which commands and agents run; without one, the server's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
-    /// Options of checkpoints; they win over the graph's own and the settings'.
+    /// Checkpoint options; they take precedence over the graph's and the settings'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub checkpoint: Option<Value>,
 }
 
-/// How a graph is resumed.
+/// How to resume a graph.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -74,12 +74,12 @@ pub struct GraphResumed {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct GraphQuery {
-    /// With the memory and the outputs.
+    /// Include the memory and the outputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub include_memory: Option<bool>,
 }
 
-/// A graph and how far it came.
+/// A graph and its progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GraphView {
@@ -88,7 +88,7 @@ pub struct GraphView {
     /// The graph's name.
     pub graph: String,
     pub goal: Option<String>,
-    /// The file that it was read from.
+    /// The file that the graph was read from.
     pub file: Option<String>,
     /// BLAKE3 of the graph, in hex.
     pub spec_hash: String,
@@ -102,7 +102,7 @@ pub struct GraphView {
     pub execution_path: Vec<String>,
     pub failed_at_node: Option<String>,
     pub error: Option<String>,
-    /// Where a resume without a checkpoint begins.
+    /// The checkpoint that a resume without a checkpoint starts from.
     pub resume_from_checkpoint_id: Option<String>,
     /// The ids of the open waits.
     pub waits: Vec<String>,
@@ -123,7 +123,7 @@ pub struct GraphView {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GraphNodeView {
     pub node: String,
-    /// `command`, `set`, `template`, `human`, `agent`, `custom`; others may follow.
+    /// `command`, `set`, `template`, `human`, `agent`, `subgraph`, `custom`; others may follow.
     pub kind: String,
     pub is_map: bool,
     pub is_loop: bool,
@@ -180,7 +180,7 @@ pub struct GraphTimelineEntry {
     pub seq: u64,
     pub ts: String,
     pub lineage: u32,
-    /// False: a later lineage began before it, so it counts no more.
+    /// False if it belongs to an abandoned lineage.
     pub is_current: bool,
     /// The record's kind.
     pub kind: String,
@@ -204,10 +204,10 @@ pub struct CheckpointQuery {
     /// `safe_point`, `user_checkpoint`.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_type: Option<String>,
-    /// Only those before which no attempt failed or was cut off, or only the others.
+    /// `true`: only checkpoints before which no attempt failed or was interrupted; `false`: only the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clean: Option<bool>,
-    /// Only those of this node.
+    /// Only checkpoints of this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -226,9 +226,9 @@ pub struct CheckpointPage {
     /// Newest first.
     pub checkpoints: Vec<CheckpointSummary>,
     pub latest_checkpoint_id: Option<String>,
-    /// Of all, whatever the filter.
+    /// The number of all checkpoints, without the filters.
     pub total_checkpoints: usize,
-    /// Where a resume without a checkpoint begins.
+    /// The checkpoint that a resume without a checkpoint starts from.
     pub resume_from_checkpoint_id: Option<String>,
 }
 
@@ -257,12 +257,12 @@ pub struct CheckpointSummary {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct InspectQuery {
-    /// With the values of the memory.
+    /// Include the values of the memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub include_memory: Option<bool>,
 }
 
-/// A checkpoint with all that it holds.
+/// A checkpoint with its contents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CheckpointView {
@@ -284,13 +284,16 @@ pub struct CheckpointView {
     pub conversation_states: Option<BTreeMap<String, String>>,
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub accumulated_outputs: BTreeMap<String, Value>,
+    /// The files that nodes had left.
+    #[serde(default)]
+    pub artifacts: Vec<Artifact>,
     pub metrics_snapshot: GraphMetrics,
     pub is_clean: bool,
     pub can_resume_from: bool,
     pub description: String,
     /// The log's keyed hash at the checkpoint.
     pub signature: String,
-    /// The record after which the checkpoint stands.
+    /// The position of the checkpoint in the log.
     pub log_position: u64,
     pub parent: Option<String>,
     pub lineage: u32,
@@ -298,6 +301,40 @@ pub struct CheckpointView {
     pub error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_at_node: Option<String>,
+}
+
+/// A file that a node left with its session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Artifact {
+    /// A file's name, without folders.
+    pub name: String,
+    /// The node that left it.
+    pub node: String,
+    pub bytes: u64,
+    /// Parts of it are masked.
+    pub is_masked: bool,
+    /// The record that has it.
+    pub seq: u64,
+}
+
+/// The files that nodes left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ArtifactList {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub session_id: SessionId,
+    /// By name.
+    pub artifacts: Vec<Artifact>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+pub struct ArtifactQuery {
+    /// Only those of this node, or of the nodes in its subgraph.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -330,7 +367,7 @@ pub struct CheckpointDiff {
     pub to_checkpoint_id: String,
     /// Nodes that completed in between.
     pub nodes_completed: Vec<String>,
-    /// Nodes of a branch that was left.
+    /// Completed nodes that belong to an abandoned branch.
     pub nodes_undone: Vec<String>,
     pub memory: KeyChanges,
     pub outputs: KeyChanges,

@@ -16,6 +16,7 @@ pub mod record;
 pub mod rewind;
 pub mod server;
 pub mod session;
+pub mod socket_event;
 pub mod status;
 pub mod store;
 pub mod task;

@@ -4,8 +4,7 @@ use piton_core::permission;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A permission request, put together from the question and from what the agent said of the tool
-/// call.
+/// A permission request, combined from the question and the agent's updates of the tool call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PermissionRequest {
@@ -22,7 +21,7 @@ pub struct PermissionRequest {
     pub arguments: Value,
     pub locations: Vec<Location>,
     pub diffs: Vec<Diff>,
-    /// What the agent explains.
+    /// The agent's explanation.
     pub text: Option<String>,
     pub options: Vec<PermissionOption>,
     /// A part of the request is left out here; null if it is whole. `GET /waits/{wait_id}` and the
@@ -30,7 +29,7 @@ pub struct PermissionRequest {
     pub truncated: Option<Truncated>,
 }
 
-/// A place that a tool call is about.
+/// A location that a tool call refers to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Location {
@@ -48,7 +47,7 @@ pub struct Diff {
     pub new_text: String,
 }
 
-/// A way to answer.
+/// An option of the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PermissionOption {

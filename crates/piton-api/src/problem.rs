@@ -9,7 +9,7 @@ use crate::enums::{Code, Reason};
 /// The media type of a problem document.
 pub const CONTENT_TYPE: &str = "application/problem+json";
 
-/// What went wrong.
+/// A problem document (RFC 9457).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Problem {
@@ -26,10 +26,10 @@ pub struct Problem {
     #[cfg_attr(feature = "openapi", schema(required = true))]
     #[serde(default)]
     pub hint: String,
-    /// More about this case.
+    /// Details of this occurrence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// What is missing or wrong, as a status names it.
+    /// The reason, as in a session's status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
 }

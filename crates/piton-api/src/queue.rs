@@ -66,17 +66,17 @@ pub struct QueuedPrompt {
     pub message_id: String,
     /// The run that it will start.
     pub run_id: String,
-    /// The first is 1.
+    /// The place in the queue; the first is 1.
     pub position: u32,
-    /// Another one after each edit; an edit that names it is refused if another edit came first.
+    /// Changes with each edit; an edit that names an older version is refused.
     pub version: Seq,
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub queued_at: Timestamp,
     /// It is not delivered until the queue is released.
     pub held: bool,
-    /// What it says; attachments are named. In a list only the first 4,000 characters.
+    /// The prompt as text; attachments are named. In a list, the first 4,000 characters.
     pub text: String,
-    /// All of it. In a list null, if it has more than 16 KiB.
+    /// The whole content; in a list, null if it has more than 16 KiB.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::PromptContent>))]
     pub content: Option<PromptContent>,
 }
@@ -108,7 +108,7 @@ pub struct QueueRequest {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct QueueEdit {
-    /// What the prompt says from now on.
+    /// The new content of the prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::PromptContent>))]
     pub content: Option<PromptContent>,

@@ -18,11 +18,11 @@ pub struct TurnCheckpoint {
     #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub created_at: Timestamp,
     pub lineage: u32,
-    /// It belongs to the conversation as it is now, not to one that was left behind by a rewind.
+    /// The checkpoint belongs to the current conversation, not to an abandoned lineage.
     pub is_live: bool,
     /// The run of the turn.
     pub run_id: String,
-    /// The files can go back to it.
+    /// The files can be restored to this checkpoint.
     pub has_files: bool,
     /// The snapshot was not complete when the prompt was delivered.
     pub snapshot_late: bool,
@@ -42,7 +42,7 @@ pub struct TurnCheckpointList {
     pub can_undo: bool,
 }
 
-/// Where to go back to, and what goes back.
+/// The checkpoint to rewind to, and what to rewind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -62,7 +62,7 @@ pub struct RewindRequest {
     /// Only these files, and what is below these folders. For a rewind of files alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
-    /// Only say what would happen.
+    /// Report what would happen and change nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,
     /// Overwrite changes that the session did not make.
@@ -77,7 +77,7 @@ pub struct RewindRequest {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UndoRequest {
-    /// Only say what would happen.
+    /// Report what would happen and change nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,
     /// Overwrite changes that were made since the rewind.

@@ -11,13 +11,13 @@ pub struct Health {
     pub status: String,
 }
 
-/// What became of reading the settings again.
+/// The result of a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Reloaded {
-    /// Settings whose new values count from now on.
+    /// Settings whose new values are in effect.
     pub changed: Vec<String>,
-    /// Settings whose new values count after a restart of the server.
+    /// Settings whose new values take effect after a restart of the server.
     pub restart_required: Vec<String>,
 }
 
@@ -56,11 +56,11 @@ impl fmt::Debug for ServerInfo {
     }
 }
 
-/// What was looked at on the server's machine, and how it is: what `piton doctor` says.
+/// The checks of the server's installation: what `piton doctor` reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Examination {
-    /// There is no problem; warnings are none.
+    /// No check found a problem; warnings do not count.
     pub good: bool,
     pub findings: Vec<ExaminationFinding>,
 }
@@ -68,7 +68,7 @@ pub struct Examination {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ExaminationFinding {
-    /// What was looked at.
+    /// What was checked.
     pub check: String,
     /// `ok`, `warning` or `problem`.
     pub level: String,

@@ -90,7 +90,7 @@ pub struct SessionPage {
     pub next: Option<String>,
 }
 
-/// What a request was about.
+/// The session and run that a request affected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SessionRun {
@@ -133,8 +133,8 @@ pub struct ResumeRequest {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StartRequest {
-    /// Start the agent without its conversation: for one that it cannot load and does not refuse
-    /// either. Its first prompt carries the history if its profile allows that.
+    /// Start the agent without its conversation, if the agent can neither load nor refuse it. Its
+    /// first prompt carries the history if its profile allows that.
     #[serde(default)]
     pub fresh: bool,
     /// What the agent is to know; without it, its own conversation.
@@ -146,7 +146,7 @@ pub struct StartRequest {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RunRequest {
-    /// Refused if this is not the session's run any more; without it, the latest run is meant.
+    /// Refused if this is not the session's run any more; the default is the latest run.
     pub run_id: Option<String>,
 }
 
@@ -170,7 +170,7 @@ pub struct DeleteQuery {
     pub reason: Option<String>,
 }
 
-/// What became of a deleted session's worktree.
+/// What happened to a deleted session's worktree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SessionDeleted {
@@ -178,10 +178,10 @@ pub struct SessionDeleted {
     pub session_id: SessionId,
     pub worktree_path: String,
     pub worktree_branch: String,
-    /// The worktree was clean and was removed; otherwise it is where it was, and belongs to no
-    /// session any more.
+    /// The worktree was clean and was removed; otherwise it stays and belongs to no session any
+    /// more.
     pub worktree_removed: bool,
-    /// Why it was left.
+    /// Why the worktree was kept.
     pub left_because: Option<String>,
 }
 
@@ -193,34 +193,34 @@ pub struct RenameRequest {
     pub title: Option<String>,
 }
 
-/// The agent that a session is to have.
+/// The agent to assign to a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AgentRequest {
-    /// Of `GET /agents`.
+    /// An id from `GET /agents`.
     #[cfg_attr(feature = "openapi", schema(min_length = 1))]
     pub agent_profile_id: String,
 }
 
-/// Which contents to take out of a session's log: exactly one of `seqs`, `value` and `pattern`.
+/// Which contents of a session's log to redact: exactly one of `seqs`, `value` and `pattern`.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RedactRequest {
-    /// The contents of these records.
+    /// Redact the contents of these records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seqs: Option<Vec<u64>>,
-    /// Every content with this text.
+    /// Redact every content with this text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// Every content that this regular expression matches.
+    /// Redact every content that this regular expression matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
     /// Why; the record of the redaction keeps it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Answer what would be taken out, and change nothing.
+    /// Return what would be redacted and change nothing.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -232,7 +232,7 @@ impl std::fmt::Debug for RedactRequest {
     }
 }
 
-/// A record with something to take out.
+/// A record with content to redact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RedactionTarget {
@@ -243,7 +243,7 @@ pub struct RedactionTarget {
     pub matches: usize,
 }
 
-/// What a redaction takes out, or would.
+/// What a redaction removed, or would remove.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Redaction {
@@ -251,14 +251,14 @@ pub struct Redaction {
     pub session_id: SessionId,
     /// False after a dry run.
     pub done: bool,
-    /// Contents that were there before.
+    /// Contents that were redacted.
     pub taken_out: usize,
     pub targets: Vec<RedactionTarget>,
     /// Found in headers, which stay: only deleting the session removes them.
     pub in_headers: Vec<RedactionTarget>,
     /// Named records without a content.
     pub empty: Vec<u64>,
-    /// Named records whose content was taken out before.
+    /// Named records whose content was redacted before.
     pub gone: Vec<u64>,
     /// Named records that the log does not have.
     pub missing: Vec<u64>,
@@ -283,24 +283,24 @@ impl std::fmt::Debug for ArchiveRequest {
     }
 }
 
-/// A session that is in a bundle now, and not in the store any more.
+/// A session that was moved from the store into a bundle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SessionArchived {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub session_id: SessionId,
-    /// Where the bundle is, on the server.
+    /// The path of the bundle on the server.
     pub bundle: String,
     pub last_seq: u64,
     pub encrypted: bool,
 }
 
-/// Which executor is to be abandoned.
+/// The executor to abandon.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AbandonRequest {
-    /// Refused if the session has another executor by now; without it, the current one is meant.
+    /// Refused if the session has another executor by now; the default is the current one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_execution_id: Option<String>,
 }

@@ -31,7 +31,7 @@ pub struct SessionSummary {
     pub title: Option<String>,
     /// What the session does.
     pub status: StatusName,
-    /// The same in the words of agent front ends.
+    /// The same as `status`, as agent front ends spell it.
     pub state: SessionState,
     /// Why it has this status.
     pub reason: Reason,
@@ -42,6 +42,9 @@ pub struct SessionSummary {
     /// A newer program wrote to the session; this one only reads it.
     pub read_only: bool,
     pub agent_profile_id: Option<String>,
+    /// The name of the graph that the session runs; null if an agent works in it.
+    #[serde(default)]
+    pub graph: Option<String>,
     /// The model provider that the session was created with.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub provider: Option<Value>,
@@ -53,7 +56,7 @@ pub struct SessionSummary {
     pub worktree_branch: Option<String>,
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub created_at: Timestamp,
-    /// When something happened last that a list of sessions shows.
+    /// The time of the latest change that a list of sessions shows.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub active_at: Timestamp,
     pub last_seq: Seq,
@@ -142,7 +145,7 @@ pub struct Interruption {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ContinueChoice {
     pub choice: ContinueChoiceName,
-    /// For people.
+    /// A label for people.
     pub label: String,
     /// The `context` to start the agent with; null where another session is created instead.
     pub context: Option<Context>,
@@ -158,22 +161,21 @@ impl From<piton_core::resume::ContextChoice> for ContinueChoice {
     }
 }
 
-/// What is known of the world outside the log, and when it was looked at.
+/// Live facts from outside the log, with the time they were observed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Live {
-    /// When the server looked.
+    /// When the server observed them.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub at: Timestamp,
     /// The server is connected to the session's agentctl.
     pub is_connected: bool,
-    /// When the session's agentctl was last heard from in this life of the server; null if it was
-    /// not.
+    /// When the session's agentctl last responded, since the server started; null if it did not.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub last_seen_at: Option<Timestamp>,
 }
 
-/// Everything about where a session stands.
+/// The full status of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[expect(clippy::struct_excessive_bools, reason = "each is a field of its own on the wire")]
@@ -184,11 +186,11 @@ pub struct SessionStatus {
     pub is_agent_running: bool,
     /// The session can be resumed.
     pub is_resumable: bool,
-    /// Nothing happens until the session is resumed.
+    /// The session does nothing until it is resumed.
     pub needs_resume: bool,
     /// Why it has to be resumed, or cannot be.
     pub resume_reason: Option<Reason>,
-    /// How the agent would get its conversation back.
+    /// How the agent would restore its conversation.
     pub resume_strategy: ResumeStrategy,
     /// What the running agent knows of what was said before it was started; null if it does not run.
     pub context: Option<Context>,
@@ -211,13 +213,13 @@ pub struct SessionStatus {
     /// The session's latest executor.
     pub executor: Option<Execution>,
     pub run: Option<Run>,
-    /// Of an interrupted run.
+    /// Why the latest run was interrupted; null if it was not.
     pub interruption: Option<Interruption>,
     /// The earliest open wait.
     pub wait: Option<Wait>,
     /// All open waits, the earliest first.
     pub waits: Vec<Wait>,
-    /// Null where no server was asked.
+    /// Null without a server.
     pub live: Option<Live>,
     /// The request started the agent, which is not ready yet. In answers to `open` only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -246,6 +248,7 @@ impl SessionSummary {
             last_outcome: status.last_outcome.map(Into::into),
             read_only: status.read_only,
             agent_profile_id: info.agent_profile_id.clone(),
+            graph: facts.graph.clone(),
             provider: info.provider.clone(),
             working_dir: info.working_dir.clone().or_else(|| worktree_path.clone()),
             worktree_id: worktree.map(|_| session_id.to_string()),

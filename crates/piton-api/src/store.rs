@@ -12,17 +12,17 @@ pub struct VerifyQuery {
     /// Where the last page ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// How many logs at most; 20 by default.
+    /// The maximum number of logs; 20 by default.
     #[cfg_attr(feature = "openapi", param(minimum = 1, maximum = 200))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
 
-/// Something that no single log shows.
+/// A problem of the store as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StoreFinding {
-    /// Whose it is; null if it is about the whole store.
+    /// The session; null if the whole store is affected.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub session_id: Option<SessionId>,
     pub problem: String,
@@ -39,7 +39,7 @@ pub struct StoreVerification {
     pub next: Option<String>,
 }
 
-/// What is to be removed. A session that is due for both is deleted.
+/// What to prune. A session that is due for both is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -50,10 +50,10 @@ pub struct PruneRequest {
     /// Delete closed sessions to which nothing happened for so many seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delete_after_s: Option<u64>,
-    /// Only say what is due.
+    /// Report what is due and change nothing.
     #[serde(default)]
     pub dry_run: bool,
-    /// How many sessions at most; 50 by default.
+    /// The maximum number of sessions; 50 by default.
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 200))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
@@ -68,7 +68,7 @@ pub struct PrunedSession {
     /// `archive` or `delete`.
     pub due: String,
     pub done: bool,
-    /// Why it was not done.
+    /// Why the session was not archived or deleted.
     pub error: Option<String>,
     /// The code of that error.
     pub error_code: Option<String>,

@@ -22,7 +22,7 @@ pub struct TaskCreated {
     pub task_id: TaskId,
 }
 
-/// What is to change about a task; what is left out stays.
+/// Changes of a task; absent fields stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -33,7 +33,7 @@ pub struct AnswerRequest {
 pub struct AnswerAccepted {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub session_id: SessionId,
-    /// This very answer was given before.
+    /// The same answer was accepted before.
     #[serde(default)]
     pub replayed: bool,
 }
@@ -57,7 +57,7 @@ pub struct ResumeTokenCreated {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub session_id: SessionId,
     pub token_id: String,
-    /// Shown here and nowhere else.
+    /// The secret; it is returned only here.
     pub token: String,
 }
 
@@ -70,6 +70,6 @@ pub struct TokenAnswerRequest {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     #[serde(default)]
     pub answer: Value,
-    /// The session that the holder believes the token is for.
+    /// The session that the token belongs to; a mismatch is refused.
     pub session_id: Option<String>,
 }

@@ -62,10 +62,10 @@ pub struct GitStatus {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct DiffQuery {
-    /// What is staged, instead of what is not.
+    /// Show the staged changes instead of the unstaged ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staged: Option<bool>,
-    /// Of this path alone.
+    /// Only changes of this path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// What the session's branch adds to its base: commits, and changes that are not committed. Not
@@ -131,7 +131,7 @@ pub struct ShellInfo {
     pub shell_id: String,
     /// The process id of its program.
     pub pid: u32,
-    /// It has ended, and its output is still kept.
+    /// The shell has ended; its output is kept for a while.
     pub is_ended: bool,
 }
 
@@ -142,7 +142,7 @@ pub struct ShellList {
     pub shells: Vec<ShellInfo>,
 }
 
-/// How a session's branch stands to its base.
+/// A session's branch compared with its base.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GitBranch {
@@ -150,7 +150,7 @@ pub struct GitBranch {
     pub branch: Option<String>,
     /// The newest commit.
     pub head: Option<String>,
-    /// The local branch that the work began at; null if it is not known or does not exist.
+    /// The local branch that the session's branch started from; null if unknown or deleted.
     pub base: Option<String>,
     /// The newest commit that both have.
     pub merge_base: Option<String>,
@@ -182,7 +182,7 @@ pub struct Committed {
     pub commit: String,
 }
 
-/// How a branch comes into its base.
+/// How a branch is merged into its base.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -199,7 +199,7 @@ pub enum MergeStrategy {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct MergeRequest {
-    /// The local branch to bring the work into; without it, the one that the work began at.
+    /// The local branch to merge into; without it, the base branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub into: Option<String>,
     #[serde(default)]
@@ -215,9 +215,9 @@ pub struct Merged {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub session_id: SessionId,
     pub into: String,
-    /// Where that branch is now.
+    /// The commit that the branch points to now.
     pub commit: String,
-    /// It had everything already.
+    /// The branch had all commits already.
     pub was_up_to_date: bool,
 }
 

@@ -22,7 +22,7 @@ pub struct WorktreeCleanup {
     pub worktree_branch: String,
     /// The branch is still in the repository.
     pub kept_branch: bool,
-    /// The worktree was there before.
+    /// A worktree was removed.
     pub changed: bool,
 }
 

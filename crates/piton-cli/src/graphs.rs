@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
+use piton_api::client::Client;
 use piton_core::Code;
 use piton_core::graph::CheckpointConfig;
 use piton_core::id::SessionId;
 use piton_core::mask::KeyPatterns;
-use piton_graph::{
-    CheckpointOptions, Graph, GraphSpec, GraphStore, StoreFeatures, StoreParts, ValueType,
-};
+use piton_graph::{CheckpointOptions, Graph, GraphSpec, GraphStore, StoreParts, ValueType};
 use piton_runtime::{Ids, View};
 use piton_store::{BootGuard, Holder, OsEntropy, Store};
 use serde_json::{Map, Value};
@@ -16,7 +15,7 @@ use serde_json::{Map, Value};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::stores::Kind;
-use crate::{conversion, masking, stores};
+use crate::{conversion, masking, server, stores};
 
 /// Longest value that is read from a file or from standard input.
 const VALUE_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -39,25 +38,31 @@ impl GraphHost {
         // so that one of the two sees the other.
         let alive = locks.hold(boot.clone())?;
         conversion::refuse(&settings.data.value)?;
-        let store = stores::open_or_create_store(settings)?;
-        let kind = stores::detect(&settings.data.value)?.unwrap_or(settings.store.value);
-        let parts =
-            StoreParts { store, boot, liveness: Arc::new(locks), features: features(kind), masker };
+        let (store, features) = stores::open_or_create_with_features(settings)?;
+        let parts = StoreParts { store, boot, liveness: Arc::new(locks), features, masker };
         let store = GraphStore::from_parts(parts).with_checkpoints(settings.checkpoint.clone());
         Ok(Self { store, _alive: alive })
     }
 }
 
-/// What a store of a kind does to contents.
-pub(crate) fn features(kind: Kind) -> StoreFeatures {
-    match kind {
-        Kind::Sqlite => StoreFeatures {
-            is_encrypted: true,
-            compresses_above: Some(piton_store::SqliteStore::COMPRESSES_ABOVE),
-            key_source: None,
-        },
-        Kind::Files => piton_graph::files_features(),
+/// The server that alone writes to the store, if one runs: beside a server nobody else writes to a store
+/// of files.
+pub(crate) fn server_of_store(cx: &Context) -> Result<Option<Client>> {
+    let data = &cx.settings.data.value;
+    let kind = stores::detect(data)?.unwrap_or(cx.settings.store.value);
+    Ok(server::connect(data).filter(|_| kind == Kind::Files))
+}
+
+/// The server that changes a session; `None`: this process does. What the server owns is changed there.
+pub(crate) async fn server_for_change(cx: &Context, session: &SessionId) -> Result<Option<Client>> {
+    if let Some(client) = server_of_store(cx)? {
+        return Ok(Some(client));
     }
+    let data = &cx.settings.data.value;
+    let Some(info) = server::find(data) else { return Ok(None) };
+    let owner = cx.existing_view()?.state(session).await?.lease.owner;
+    let is_servers = owner.is_some_and(|owner| owner.as_str() == info.boot);
+    Ok(server::connect(data).filter(|_| is_servers))
 }
 
 /// Names the process that owns a session.
@@ -101,7 +106,7 @@ pub(crate) async fn graph_for(
 /// The options of a file for `--checkpoint-config`.
 pub(crate) fn checkpoint_options(file: Option<&std::path::Path>) -> Result<CheckpointOptions> {
     let Some(file) = file else { return Ok(CheckpointOptions::default()) };
-    let text = std::fs::read_to_string(file).map_err(|error| {
+    let text = piton_graph::read_spec_file(file).map_err(|error| {
         let message = format!("{} cannot be read", file.display());
         Error::new(Code::ConfigInvalid, message).because(&error)
     })?;
@@ -141,7 +146,7 @@ pub(crate) fn values(spec: &GraphSpec, given: &[String]) -> Result<Map<String, V
                 None => from_file(key, source)?,
             },
         };
-        let of_type = spec.inputs.get(key).and_then(|input| input.of_type);
+        let of_type = spec.input(key).and_then(|input| input.of_type);
         values.insert(key.to_owned(), value(key, text, of_type)?);
     }
     Ok(values)
@@ -201,16 +206,19 @@ pub(crate) fn resume_command(
     call: &crate::call::Call,
     session: &SessionId,
     graph: &Graph,
-    [settings, options]: [&CheckpointOptions; 2],
+    [settings, recorded, options]: [&CheckpointOptions; 3],
     done: &[String],
 ) -> String {
-    let levels = [&graph.spec().checkpoint, settings, options];
+    let levels = [&graph.spec().checkpoint, settings, recorded, options];
     let excluded = CheckpointConfig::of(levels).exclude_memory_keys;
     let patterns = KeyPatterns::new(&excluded);
-    let left = graph.spec().nodes.iter().filter(|(name, _)| !done.contains(name));
-    let keys: std::collections::BTreeSet<&String> =
-        left.flat_map(|(_, node)| &node.reads).filter(|key| patterns.matches(key)).collect();
-    let sets = keys.iter().map(|key| format!(" --set {key}=@env:{}", key.to_uppercase()));
+    let name = |key: &str| key.rsplit('/').next().unwrap_or(key).to_owned();
+    let nodes = graph.spec().all_nodes().into_iter().map(|(path, _)| path);
+    let read = nodes.filter(|path| !done.contains(path)).flat_map(|path| graph.reads(&path));
+    let secret = read.filter(|key| patterns.matches(&name(key)));
+    let keys: std::collections::BTreeSet<String> =
+        secret.map(|key| graph.spec().origin_of(key)).collect();
+    let sets = keys.iter().map(|key| format!(" --set {key}=@env:{}", name(key).to_uppercase()));
     let sets = sets.collect::<Vec<_>>().concat();
     format!("{call} sessions resume {session}{sets}")
 }

@@ -20,6 +20,7 @@ mod graphs;
 mod ids;
 mod lookup;
 mod masking;
+mod mcp_servers;
 mod permission_text;
 mod programs;
 mod reloading;

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use piton_core::Code;
+use piton_graph::StoreFeatures;
 use piton_store::sqlite::{self, Access};
 use piton_store::{FilesStore, KEY_FILE, KeySettings, KeySource, SqliteStore, Store, files};
 use serde::{Deserialize, Serialize};
@@ -115,18 +116,36 @@ pub(crate) fn open_or_create_store(settings: &Settings) -> Result<Arc<dyn Store>
     open_kind(settings, kind, Access::ReadWrite)
 }
 
+/// The same, with what the store does to contents.
+pub(crate) fn open_or_create_with_features(
+    settings: &Settings,
+) -> Result<(Arc<dyn Store>, StoreFeatures)> {
+    let kind = detect(&settings.data.value)?.unwrap_or(settings.store.value);
+    open_with_features(settings, kind, Access::ReadWrite)
+}
+
 /// Opens the folder's store of a kind; for writing it is made if it is not there.
 pub(crate) fn open_kind(settings: &Settings, kind: Kind, access: Access) -> Result<Arc<dyn Store>> {
+    Ok(open_with_features(settings, kind, access)?.0)
+}
+
+fn open_with_features(
+    settings: &Settings,
+    kind: Kind,
+    access: Access,
+) -> Result<(Arc<dyn Store>, StoreFeatures)> {
     let data = &settings.data.value;
     Ok(match kind {
         Kind::Sqlite => {
             let keys = key_settings(settings);
             let options = sqlite::Options { access, keys, ..sqlite::Options::new(data) };
-            Arc::new(SqliteStore::open(options)?)
+            let store = SqliteStore::open(options)?;
+            let features = piton_graph::sqlite_features(&store);
+            (Arc::new(store), features)
         }
         Kind::Files => {
             let options = files::Options { access, ..files::Options::new(data) };
-            Arc::new(FilesStore::open(options)?)
+            (Arc::new(FilesStore::open(options)?), piton_graph::files_features())
         }
     })
 }

@@ -11,13 +11,15 @@ use serde_json::Value;
 use crate::code::AnyCode;
 use crate::content::PromptContent;
 use crate::event::{self, Event, Seq};
-use crate::id::{CallId, MessageId, RunId};
+use crate::graph::Segment;
+use crate::id::{CallId, CheckpointId, MessageId, RunId};
 use crate::reason::Reason;
 use crate::record::{Content, Record};
 use crate::spool::Channel;
 use crate::time::Timestamp;
 use crate::tool_text::{is_nothing, merged};
 use crate::transcript::{Outcome, Text};
+use crate::turns::is_live;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
@@ -37,10 +39,12 @@ pub struct User {
     /// Attachments are named in it.
     pub text: Text,
     pub content: Option<PromptContent>,
+    pub abandoned: bool,
 }
 
 /// A message of the agent.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of its own on the wire")]
 pub struct Agent {
     pub seq: Seq,
     pub ts: Timestamp,
@@ -53,6 +57,7 @@ pub struct Agent {
     pub truncated: bool,
     /// The log, or the part of it that was read, has it from its beginning.
     pub is_whole: bool,
+    pub abandoned: bool,
 }
 
 /// A tool call.
@@ -73,6 +78,7 @@ pub struct Tool {
     pub content: Option<Value>,
     pub locations: Option<Value>,
     pub outcome: Outcome,
+    pub abandoned: bool,
 }
 
 /// Something that happened to the conversation: the kind of its record says what.
@@ -86,6 +92,13 @@ pub struct Notice {
     pub code: Option<AnyCode>,
     /// Of an error: what it says.
     pub text: Option<String>,
+    /// Of a rewind: where it went back to.
+    pub checkpoint_id: Option<CheckpointId>,
+    /// Of a rewind of the conversation: its last record that is still a part of it.
+    pub from_seq: Option<Seq>,
+    /// Of a rewind of the files: how many were restored.
+    pub files: Option<u64>,
+    pub abandoned: bool,
 }
 
 impl Item {
@@ -105,6 +118,25 @@ impl Item {
             Self::Agent(agent) => agent.is_whole,
             Self::Tool(tool) => tool.name.is_some(),
             Self::User(_) | Self::Notice(_) => true,
+        }
+    }
+
+    /// A rewind left it behind: it is not a part of the conversation as it is now.
+    pub fn is_abandoned(&self) -> bool {
+        match self {
+            Self::User(user) => user.abandoned,
+            Self::Agent(agent) => agent.abandoned,
+            Self::Tool(tool) => tool.abandoned,
+            Self::Notice(notice) => notice.abandoned,
+        }
+    }
+
+    fn set_abandoned(&mut self, abandoned: bool) {
+        match self {
+            Self::User(user) => user.abandoned = abandoned,
+            Self::Agent(agent) => agent.abandoned = abandoned,
+            Self::Tool(tool) => tool.abandoned = abandoned,
+            Self::Notice(notice) => notice.abandoned = abandoned,
         }
     }
 
@@ -131,6 +163,18 @@ pub fn build<'a>(
     Ok(builder.items)
 }
 
+/// Marks what rewinds left behind: what is in none of the `segments` that the conversation consists of
+/// now. `None`: nothing was left behind.
+pub fn mark_abandoned(items: &mut [Item], segments: Option<&[Segment]>) {
+    for item in items {
+        let seq = item.seq();
+        // The record before a rewind of the conversation says that the same rewind restored files.
+        let is_restored = matches!(item, Item::Notice(notice) if notice.files.is_some());
+        let is_current = is_live(segments, seq) || (is_restored && is_live(segments, seq + 1));
+        item.set_abandoned(!is_current);
+    }
+}
+
 #[derive(Default)]
 struct Builder<'a> {
     live: Option<&'a RunId>,
@@ -153,7 +197,9 @@ impl Builder<'_> {
                     None => text_of(record, "content"),
                 };
                 let (message_id, run_id) = (e.message_id, e.run_id);
-                self.items.push(Item::User(User { seq, ts, message_id, run_id, text, content }));
+                let abandoned = false;
+                let user = User { seq, ts, message_id, run_id, text, content, abandoned };
+                self.items.push(Item::User(user));
             }
             Event::MessageDelta(e) => self.delta(record, e),
             Event::MessageCompleted(e) => {
@@ -207,6 +253,7 @@ impl Builder<'_> {
                 complete: false,
                 truncated: false,
                 is_whole: e.offset == 0,
+                abandoned: false,
             }));
             self.items.len() - 1
         });
@@ -245,6 +292,7 @@ impl Builder<'_> {
                 complete: true,
                 truncated: true,
                 is_whole: true,
+                abandoned: false,
             }));
         }
         self.last_of_run = Some((run_id, self.items.len().saturating_sub(1)));
@@ -323,6 +371,7 @@ impl Tool {
             content: None,
             locations: None,
             outcome,
+            abandoned: false,
         }
     }
 
@@ -354,6 +403,10 @@ fn notice(record: &Record, event: Event) -> Option<Notice> {
         reason: None,
         code: None,
         text: None,
+        checkpoint_id: None,
+        from_seq: None,
+        files: None,
+        abandoned: false,
     };
     let text = |field: &str| match record.content_field(field) {
         Some(Value::String(text)) => Some(text),
@@ -416,6 +469,15 @@ fn notice(record: &Record, event: Event) -> Option<Notice> {
         Event::PromptPrepared(e) if e.history || e.interruption_summary => {
             notice.run_id = Some(e.run_id);
             "prompt.prepared"
+        }
+        Event::WorkspaceRestored(e) => {
+            (notice.checkpoint_id, notice.files) = (e.checkpoint_id, Some(e.paths_count));
+            "workspace.restored"
+        }
+        Event::LineageStarted(e) => {
+            notice.checkpoint_id = Some(e.from_checkpoint_id);
+            notice.from_seq = Some(e.from_seq);
+            "lineage.started"
         }
         Event::SessionClosed(e) => {
             notice.reason = e.reason;

@@ -93,7 +93,8 @@ impl State {
             Event::GraphBound(e) => self.facts.graph = Some(e.name.clone()),
             Event::GraphHosted(e) => self.facts.graph_on_server = e.by_server,
             // What a graph did is folded beside the session: `graph::GraphState`.
-            Event::GraphForked(_)
+            Event::GraphConfigured(_)
+            | Event::GraphForked(_)
             | Event::NodeStarted(_)
             | Event::NodeCompleted(_)
             | Event::NodeFailed(_)
@@ -279,7 +280,7 @@ impl State {
     }
 
     /// An agent that lived inside a dead boot can be told nothing any more, and one that the boot was
-    /// about to start is started by nobody.
+    /// about to start is started by no supervisor.
     fn apply_lease(&mut self, boot: &BootId) -> Change {
         if self.lease.owner.as_ref() == Some(boot) {
             return Change::Inner;

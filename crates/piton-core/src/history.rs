@@ -44,7 +44,7 @@ impl Gathering {
     /// Takes a page in the log's order, all of it older than what was taken before.
     pub fn take(&mut self, page: Vec<Record>) -> Result<(), event::ParseError> {
         let HistoryLimits { message_chars, result_chars, .. } = self.limits;
-        // As many bytes of a message have all the characters of it that are told.
+        // As many bytes of a message have all the characters of it that are shown.
         let message_bytes = message_chars as u64 * 4;
         for record in page.into_iter().rev() {
             self.seen += 1;
@@ -56,7 +56,7 @@ impl Gathering {
             let (is_item, chars_max) = match record.event()? {
                 Event::MessageUser(_) => (true, message_chars),
                 // What it thought aloud is not part of the conversation, and of a long message only
-                // the beginning is told.
+                // the beginning is shown.
                 Event::MessageDelta(e)
                     if e.channel == Channel::Answer && e.offset <= message_bytes =>
                 {

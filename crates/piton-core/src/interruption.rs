@@ -7,7 +7,7 @@ use crate::spool::Fact;
 use crate::state::State;
 
 /// The longest time between a turn's end and its agent's exit by a signal in which the end is taken
-/// for a part of the exit, in milliseconds: agents answer a running turn when they are told to end.
+/// for a part of the exit, in milliseconds: agents answer a running turn when they are asked to end.
 pub const EXIT_WINDOW_MS: i64 = 500;
 
 /// Signals that a process can answer before it ends: HUP, INT, QUIT, TERM.

@@ -249,7 +249,7 @@ fn workspace(note: &mut String, truth: &Truth) {
     }
 }
 
-/// The text of what somebody said: a text, or content blocks, of which those that are no text are
+/// The text of a prompt: a text, or content blocks, of which those that are no text are
 /// named.
 pub fn content_text(content: &Value) -> Option<String> {
     match content {

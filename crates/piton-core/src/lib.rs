@@ -40,6 +40,7 @@ pub mod status;
 pub mod supervise;
 pub mod task;
 pub mod time;
+pub mod title;
 pub mod token;
 pub mod tool_text;
 pub mod trail;

@@ -42,14 +42,14 @@ pub const DELTA_BYTES_MAX: usize = 4 * 1024;
 pub const HANDLES_KEPT: usize = 16;
 /// Ways to log in that a record names.
 pub const AUTH_METHODS_MAX: usize = 16;
-/// Calls and questions that were cut off by an interruption and are told of one by one.
+/// Calls and questions that were cut off by an interruption and are listed one by one.
 pub const LOST_CALLS_MAX: usize = 20;
 pub const LOST_QUESTIONS_MAX: usize = 10;
 /// Changed files that are named.
 pub const CHANGED_FILES_MAX: usize = 50;
 /// Starts of an agent that ended before it could be given anything; then a user has to decide.
 pub const FAILED_STARTS_MAX: u32 = 3;
-/// Of one message, one tool's result, and all of it, in a history that an agent is told: characters.
+/// Of one message, one tool's result, and all of it, in a history that an agent is given: characters.
 pub const HISTORY_MESSAGE_CHARS_MAX: usize = 2_000;
 pub const HISTORY_RESULT_CHARS_MAX: usize = 500;
 pub const HISTORY_CHARS_MAX: usize = 60_000;

@@ -1,5 +1,5 @@
 //! Everything about where a session stands, gathered once: what every answer about its status is spelled
-//! from. Values only; whoever has a store fills in what only contents say.
+//! from. Values only; callers that have a store fill in what only contents say.
 
 use serde_json::Value;
 

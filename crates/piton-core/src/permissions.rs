@@ -1,5 +1,5 @@
 //! Who can change a file: the one rule for the data folder, for what is in it, and for sockets and
-//! programs outside of it. Whoever can write to a file decides what Piton executes and believes.
+//! programs outside of it. A user who can write to a file decides what Piton executes and believes.
 
 /// A file's owner and mode, as the file system reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

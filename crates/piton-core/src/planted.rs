@@ -79,7 +79,7 @@ bugs! {
     WaitAnsweredLate,
     /// Decisions: open tool calls are not limited on import.
     CallsUnlimited,
-    /// Decisions: an agent that goes on by its command line counts as one that begins without context.
+    /// Decisions: an agent that continues by its command line counts as one that begins without context.
     CommandLineIsFresh,
     /// Decisions: an executor that does not respond counts as running.
     UnreachableIsRunning,
@@ -119,7 +119,7 @@ bugs! {
     LookAgainLost,
     /// Runtime: a revocation that is read before it is applied leaves streams open.
     RevocationMissed,
-    /// Runtime: a snapshot of the metadata log that somebody else made gives access.
+    /// Runtime: a snapshot of the metadata log that another program made gives access.
     RegistryForged,
     /// Runtime: a worktree is removed with what is nowhere else.
     WorktreeLossIgnored,
@@ -128,7 +128,7 @@ bugs! {
     MixedBatchEarly,
     /// agentctl: a command that is under way is forgotten, and a repeat of it done again.
     CommandForgotten,
-    /// agentctl: whoever lost the lease is still heard.
+    /// agentctl: a server that lost the lease is still obeyed.
     LowerEpochHeard,
     /// agentctl: everybody who reaches the socket is heard.
     SocketUnguarded,

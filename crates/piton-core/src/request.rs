@@ -1,4 +1,4 @@
-//! Requests that may be repeated: the first one is fulfilled, the others are told what it came to.
+//! Requests that may be repeated: the first one is fulfilled, the others get its answer.
 //! What is remembered is in the log, so that a repetition after a crash is recognised, too.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! How a session's agent comes back: what can be promised, who may start it, and what it is told.
-//! Values only; whoever starts processes asks here first.
+//! How a session's agent comes back: what can be promised, who may start it, and what it is given.
+//! Values only; the code that starts processes asks here first.
 
 use serde::{Deserialize, Serialize};
 
@@ -70,7 +70,7 @@ pub enum ContinueRun {
 pub struct Policy {
     pub agent_restart: AgentRestart,
     pub continue_run: ContinueRun,
-    /// Whether an agent is told what it lost.
+    /// Whether an agent is given a summary of what it lost.
     pub note: bool,
 }
 
@@ -511,7 +511,7 @@ pub fn plan(state: &State, abilities: Abilities, policy: Policy, trigger: StartT
         return Plan::Skip(SkipReason::NotNow);
     }
     let executor = facts.executor.as_ref();
-    // Before what is known of the agent: nobody can say whether it still runs.
+    // Before what is known of the agent: it is not known whether it still runs.
     if executor.is_some_and(|executor| executor.status == ExecutorStatus::Unreachable) {
         return Plan::Skip(SkipReason::Unproven);
     }
@@ -580,8 +580,8 @@ pub fn can_prompt(facts: &Facts, restart: AgentRestart) -> bool {
     is_running(facts) || is_start_allowed(restart, StartTrigger::Prompt)
 }
 
-/// Whether an agent must be started because somebody said something that none was given: an open run
-/// that nobody works on.
+/// Whether an agent must be started because there is an undelivered prompt: of an open run
+/// that no agent works on.
 pub fn is_stranded(state: &State) -> bool {
     let run = state.facts.run.as_ref().filter(|run| run.is_open());
     let awaited = run.is_some_and(|run| state.prompts(&run.run_id).next().is_some());

@@ -147,7 +147,7 @@ pub struct InterruptedWork {
     pub calls: Vec<Seq>,
     #[serde(default)]
     pub calls_total: u64,
-    /// Where the questions stand that nobody answered.
+    /// The positions of the questions that were not answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<Seq>,
 }
@@ -402,7 +402,7 @@ pub struct Agent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<bool>,
     /// Its conversation began without what was said before, and is not known to hold it since. It
-    /// does not know it any better when it goes on with that conversation.
+    /// does not know it any better when it continues that conversation.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lacks_history: bool,
     /// It was told, and no turn has ended well since: it may not have kept it.
@@ -569,7 +569,7 @@ impl Effect {
         matches!(self, Self::Begin { .. } | Self::Continue { .. })
     }
 
-    /// The same for the same effect, whoever carries it out and however often.
+    /// The same for the same effect, by which process and however often it is carried out.
     pub fn key(session: &SessionId, seq: Seq) -> String {
         format!("{session}/{seq}")
     }
@@ -611,7 +611,7 @@ impl Run {
 }
 
 impl Executor {
-    /// Somebody would have to be asked whether it still lives.
+    /// Its executor would have to be asked whether it still lives.
     pub fn may_live(&self) -> bool {
         matches!(
             self.status,

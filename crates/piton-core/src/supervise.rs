@@ -76,7 +76,7 @@ pub enum Step {
     Settle(Option<Probe>),
     /// Shake hands and follow what it says.
     Connect,
-    /// Nothing but to listen to it, and to whoever wakes the supervisor.
+    /// Nothing but to listen to it, and to what wakes the supervisor.
     Follow,
     /// Abandon it, as a user would: it has been silent for too long.
     Abandon,

@@ -1,4 +1,4 @@
-//! A moment, to the millisecond. The core is told the time; it never asks for it.
+//! A moment, to the millisecond. The core gets the time as an argument; it never reads a clock.
 
 use std::fmt;
 use std::marker::PhantomData;

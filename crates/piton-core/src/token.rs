@@ -60,7 +60,7 @@ impl fmt::Debug for Secret {
 }
 
 /// Makes the digest that the log keeps of an answer, so that a retry is recognised. Follows from the
-/// token's secret, which is not in the log: whoever reads the log cannot try out what a short answer
+/// token's secret, which is not in the log: a reader of the log cannot try out what a short answer
 /// was, nor whether a masked one was what they think.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AnswerKey([u8; 32]);

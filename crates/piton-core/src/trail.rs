@@ -1,5 +1,5 @@
 //! The derived status along a log: what it was before and after each record, as the records alone say
-//! it. No boot is taken for dead here: whoever finds one dead writes a record.
+//! it. No boot is taken for dead here: the process that finds one dead writes a record.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
 //! A session's git worktree: what the log says of it, what the disk has to show for it, and whether
-//! the two fit. Values only; whoever runs git asks here first.
+//! the two fit. Values only; the code that runs git asks here first.
 
 use std::path::Path;
 
@@ -41,7 +41,7 @@ pub struct Worktree {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// It may be there, or a part of it, or nothing; nobody has worked in it.
+    /// It may be there, or a part of it, or nothing; no agent has worked in it.
     Planned,
     Prepared,
     Removed {

@@ -37,6 +37,12 @@ impl SpecError {
         self
     }
 
+    /// The file that it is in, unless that is known.
+    pub(crate) fn in_file(mut self, file: String) -> Self {
+        self.file.get_or_insert(file);
+        self
+    }
+
     pub(crate) fn hinting(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
@@ -110,6 +116,8 @@ pub enum Error {
     CheckpointInUse { checkpoint: CheckpointId, why: &'static str },
     #[error("{} checkpoint of the session {} `{named}`", if *is_ambiguous { "More than one" } else { "No" }, if *is_ambiguous { "is meant by" } else { "is" })]
     CheckpointUnknown { named: String, is_ambiguous: bool },
+    #[error("The session has no artifact `{name}`")]
+    ArtifactUnknown { name: String },
     #[error("Session {session} is a fork that was cut off, and has not all of its records")]
     ForkIncomplete { session: SessionId },
     #[error("The graph in the session's log cannot be read")]
@@ -158,6 +166,7 @@ impl Error {
             Self::Incompatible { .. } => Code::CheckpointIncompatible,
             Self::ValuesRequired { .. } => Code::MemoryValueRequired,
             Self::CheckpointInUse { .. } => Code::CheckpointInUse,
+            Self::ArtifactUnknown { .. } => Code::ArtifactNotFound,
         }
     }
 

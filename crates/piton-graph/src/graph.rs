@@ -1,6 +1,6 @@
 //! A graph that can be run: its spec, checked, and the code of its own nodes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,9 +14,11 @@ use serde_json::Value;
 use crate::checkpoints;
 use crate::error::{Error, Result, SpecError};
 use crate::node::{LoopBody, MapBody, Node};
+use crate::policy::CheckpointPolicy;
 use crate::spec::{
-    AgentSpec, Checked, CommandSpec, EdgeSpec, Effects, GraphSpec, HumanSpec, InputSpec, LoopSpec,
-    MapSpec, MemorySpec, NodeKind, NodeSpec, OutputFormat, Parsed, Retry, ValueType, check,
+    AgentSpec, Checked, CommandSpec, EdgeSpec, Effects, FILE_BYTES_MAX, Files, GraphSpec,
+    HumanSpec, InputSpec, LoopSpec, MapSpec, MemorySpec, NodeKind, NodeSpec, OutputFormat, Parsed,
+    Retry, SubgraphSpec, ValueType, check, split, within,
 };
 
 /// A graph, checked. Cheap to clone.
@@ -27,6 +29,7 @@ pub struct Graph {
     hash: Arc<str>,
     /// The file that it was read from.
     file: Option<Arc<Path>>,
+    policy: Option<Arc<dyn CheckpointPolicy>>,
 }
 
 /// The code of a node of your own.
@@ -50,27 +53,25 @@ impl fmt::Debug for Body {
 impl Graph {
     pub fn builder(name: impl Into<String>) -> Builder {
         let spec = GraphSpec { name: name.into(), ..GraphSpec::default() };
-        Builder { spec, bodies: BTreeMap::new(), repeated: None }
+        Builder { spec, bodies: BTreeMap::new(), repeated: None, policy: None }
     }
 
-    /// Reads and checks a graph file, YAML or JSON.
+    /// Reads and checks a graph file, YAML or JSON. Of a file over the limit no more than that is read.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| Error::File { path: name.clone(), source })?;
-        let graph = Self::from_text(&text).map_err(|error| match error {
-            Error::Spec(error) => SpecError { file: Some(name), ..error }.into(),
-            other => other,
-        })?;
+        let text =
+            read_spec_file(path).map_err(|source| Error::File { path: name.clone(), source })?;
+        let parsed = Parsed::read(&text, &Files::of(path)).and_then(check);
+        let checked = parsed.map_err(|error| error.in_file(name))?;
+        let graph = Self::new(checked, BTreeMap::new());
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         Ok(Self { file: Some(path.into()), ..graph })
     }
 
     /// From a spec that is not checked yet, as a log has it.
     pub fn from_spec(spec: GraphSpec) -> Result<Self> {
-        let parsed = Parsed { spec, ..Parsed::default() };
-        Ok(Self::new(check(parsed)?, BTreeMap::new()))
+        Ok(Self::new(check(Parsed::from_spec(spec))?, BTreeMap::new()))
     }
 
     /// The graph that a session runs, from its log. Refused if the file that it was read from has
@@ -100,20 +101,37 @@ impl Graph {
     }
 
     /// Reads and checks a graph, YAML or JSON. Nodes of your own (`custom: true`) are given with
-    /// [`Graph::with_node`].
+    /// [`Graph::with_node`]. Its subgraphs stand in it: it has no folder in which files could be.
     pub fn from_text(text: &str) -> Result<Self> {
-        Ok(Self::new(check(Parsed::read(text)?)?, BTreeMap::new()))
+        Ok(Self::new(check(Parsed::read(text, &Files::default())?)?, BTreeMap::new()))
     }
 
     fn new(checked: Checked, bodies: BTreeMap<String, Body>) -> Self {
         let hash = checked.spec.hash().into();
-        Self { checked: Arc::new(checked), bodies: Arc::new(bodies), hash, file: None }
+        Self {
+            checked: Arc::new(checked),
+            bodies: Arc::new(bodies),
+            hash,
+            file: None,
+            policy: None,
+        }
     }
 
-    /// Gives a `custom` node of a file its code.
+    /// Gives a `custom` node of a file its code; `outer/inner` names a node of a subgraph.
     pub fn with_node(mut self, name: &str, node: impl Node) -> Self {
         Arc::make_mut(&mut self.bodies).insert(name.to_owned(), Body::Node(Arc::new(node)));
         self
+    }
+
+    /// Decides which checkpoints are made. It is code, and not in the graph's spec: give it again when
+    /// a session is resumed.
+    pub fn with_policy(mut self, policy: impl CheckpointPolicy) -> Self {
+        self.policy = Some(Arc::new(policy));
+        self
+    }
+
+    pub(crate) fn policy(&self) -> Option<&dyn CheckpointPolicy> {
+        self.policy.as_deref()
     }
 
     pub fn name(&self) -> &str {
@@ -143,10 +161,28 @@ impl Graph {
     }
 
     /// The nodes that need an agent.
-    pub fn agent_nodes(&self) -> impl Iterator<Item = &str> {
-        let nodes = self.spec().nodes.iter();
+    pub fn agent_nodes(&self) -> impl Iterator<Item = String> {
+        let nodes = self.spec().all_nodes().into_iter();
         let agents = nodes.filter(|(_, node)| matches!(node.kind, NodeKind::Agent(_)));
-        agents.map(|(name, _)| name.as_str())
+        agents.map(|(path, _)| path)
+    }
+
+    /// A node by its path.
+    pub fn node(&self, path: &str) -> Option<&NodeSpec> {
+        self.spec().node(path)
+    }
+
+    /// The keys that a node reads, as the memory names them.
+    pub fn reads(&self, path: &str) -> BTreeSet<String> {
+        let (scope, _) = split(path);
+        let keys = self.node(path).into_iter().flat_map(|node| &node.reads);
+        keys.map(|key| within(scope, key)).collect()
+    }
+
+    /// Whether a node writes a key, as the memory names it.
+    pub(crate) fn has_written(&self, path: &str, key: &str) -> bool {
+        let ((scope, _), (of, name)) = (split(path), split(key));
+        scope == of && self.node(path).is_some_and(|node| node.writes.contains(name))
     }
 
     pub(crate) fn body(&self, path: &str) -> Option<&Body> {
@@ -155,19 +191,20 @@ impl Graph {
 
     /// Every custom node has its code, of the right kind.
     pub(crate) fn check_bodies(&self) -> Result<()> {
-        let lacks = |(name, node): (&String, &NodeSpec)| {
+        let lacks = |(name, node): (String, &NodeSpec)| {
             if !matches!(node.kind, NodeKind::Custom) {
                 return None;
             }
-            let fits = match self.body(name) {
+            let fits = match self.body(&name) {
                 Some(Body::Node(_)) => node.map.is_none() && node.repeat.is_none(),
                 Some(Body::Map(_)) => node.map.is_some(),
                 Some(Body::Loop(_)) => node.repeat.is_some(),
                 None => false,
             };
-            (!fits).then(|| name.clone())
+            (!fits).then_some(name)
         };
-        let nodes: Vec<String> = self.spec().nodes.iter().filter_map(lacks).collect();
+        let nodes = self.spec().all_nodes();
+        let nodes: Vec<String> = nodes.into_iter().filter_map(lacks).collect();
         if nodes.is_empty() { Ok(()) } else { Err(Error::NodesMissing { nodes }) }
     }
 }
@@ -177,12 +214,20 @@ impl Graph {
 pub struct NodeDef {
     spec: NodeSpec,
     body: Option<Body>,
+    /// The code of a subgraph's nodes.
+    inner: Arc<BTreeMap<String, Body>>,
+}
+
+impl NodeDef {
+    fn new(spec: NodeSpec, body: Option<Body>) -> Self {
+        Self { spec, body, inner: Arc::default() }
+    }
 }
 
 impl<N: Node> From<N> for NodeDef {
     fn from(node: N) -> Self {
         let body = Some(Body::Node(Arc::new(node)));
-        Self { spec: NodeSpec::new(NodeKind::Custom), body }
+        Self::new(NodeSpec::new(NodeKind::Custom), body)
     }
 }
 
@@ -194,8 +239,8 @@ pub fn custom(node: impl Node) -> NodeDef {
 /// A process: its standard output is what the node writes.
 pub fn command<A: Into<String>>(argv: impl IntoIterator<Item = A>) -> NodeDef {
     let argv = argv.into_iter().map(Into::into).collect();
-    let command = CommandSpec { argv, output: OutputFormat::Text };
-    NodeDef { spec: NodeSpec::new(NodeKind::Command(command)), body: None }
+    let command = CommandSpec { argv, output: OutputFormat::Text, artifacts: false };
+    NodeDef::new(NodeSpec::new(NodeKind::Command(command)), None)
 }
 
 /// Sets keys; strings are templates.
@@ -203,38 +248,47 @@ pub fn set<K: Into<String>>(values: impl IntoIterator<Item = (K, Value)>) -> Nod
     let values: BTreeMap<String, Value> =
         values.into_iter().map(|(key, value)| (key.into(), value)).collect();
     let writes = values.keys().cloned().collect();
-    NodeDef { spec: NodeSpec { writes, ..NodeSpec::new(NodeKind::Set { values }) }, body: None }
+    NodeDef::new(NodeSpec { writes, ..NodeSpec::new(NodeKind::Set { values }) }, None)
 }
 
 /// Writes a text.
 pub fn template(text: impl Into<String>) -> NodeDef {
-    NodeDef { spec: NodeSpec::new(NodeKind::Template { text: text.into() }), body: None }
+    NodeDef::new(NodeSpec::new(NodeKind::Template { text: text.into() }), None)
 }
 
 /// Asks a person, and waits.
 pub fn human(question: impl Into<String>) -> NodeDef {
     let human = HumanSpec { question: question.into(), options: Vec::new(), deadline_ms: None };
-    NodeDef { spec: NodeSpec::new(NodeKind::Human(human)), body: None }
+    NodeDef::new(NodeSpec::new(NodeKind::Human(human)), None)
 }
 
 /// A prompt to an agent, which works in a session of its own; its last message is what the node writes.
 pub fn agent(profile: impl Into<String>) -> NodeDef {
     let agent = AgentSpec { profile: Some(profile.into()), prompt: String::new() };
-    NodeDef { spec: NodeSpec::new(NodeKind::Agent(agent)), body: None }
+    NodeDef::new(NodeSpec::new(NodeKind::Agent(agent)), None)
 }
 
 /// Runs code of your own once for each item of a list; `over` is an expression.
 pub fn map(over: impl Into<String>, parallel: usize, body: impl MapBody) -> NodeDef {
     let map = MapSpec { over: over.into(), item: "item".to_owned(), parallel: parallel.max(1) };
     let spec = NodeSpec { map: Some(map), ..NodeSpec::new(NodeKind::Custom) };
-    NodeDef { spec, body: Some(Body::Map(Arc::new(body))) }
+    NodeDef::new(spec, Some(Body::Map(Arc::new(body))))
 }
 
 /// Runs code of your own until it says that it is done.
 pub fn repeat(max_iterations: u32, body: impl LoopBody) -> NodeDef {
     let repeat = LoopSpec { max_iterations, until: None };
     let spec = NodeSpec { repeat: Some(repeat), ..NodeSpec::new(NodeKind::Custom) };
-    NodeDef { spec, body: Some(Body::Loop(Arc::new(body))) }
+    NodeDef::new(spec, Some(Body::Loop(Arc::new(body))))
+}
+
+/// Runs a graph, with a memory of its own: give it [`NodeDef::given`], and take what it leaves with
+/// [`NodeDef::taking`].
+pub fn subgraph(graph: &Graph) -> NodeDef {
+    let (inputs, outputs) = (BTreeMap::new(), BTreeMap::new());
+    let subgraph = SubgraphSpec { graph: Box::new(graph.spec().clone()), inputs, outputs };
+    let spec = NodeSpec::new(NodeKind::Subgraph(subgraph));
+    NodeDef { inner: Arc::clone(&graph.bodies), ..NodeDef::new(spec, None) }
 }
 
 impl NodeDef {
@@ -285,10 +339,36 @@ impl NodeDef {
         self
     }
 
+    /// Of a command: it has a folder in `PITON_ARTIFACTS`, whose files are kept with the session.
+    pub fn artifacts(mut self) -> Self {
+        if let NodeKind::Command(command) = &mut self.spec.kind {
+            command.artifacts = true;
+        }
+        self
+    }
+
     /// Of an agent: what it is asked; a template.
     pub fn prompt(mut self, prompt: impl Into<String>) -> Self {
         if let NodeKind::Agent(agent) = &mut self.spec.kind {
             agent.prompt = prompt.into();
+        }
+        self
+    }
+
+    /// Of a subgraph: an input; strings are templates over the memory around it.
+    pub fn given(mut self, input: impl Into<String>, value: impl Into<Value>) -> Self {
+        if let NodeKind::Subgraph(subgraph) = &mut self.spec.kind {
+            subgraph.inputs.insert(input.into(), value.into());
+        }
+        self
+    }
+
+    /// Of a subgraph: a key around it that gets the value of one of its own keys.
+    pub fn taking(mut self, key: impl Into<String>, from: impl Into<String>) -> Self {
+        if let NodeKind::Subgraph(subgraph) = &mut self.spec.kind {
+            let key = key.into();
+            self.spec.writes.insert(key.clone());
+            subgraph.outputs.insert(key, from.into());
         }
         self
     }
@@ -317,6 +397,7 @@ pub struct Builder {
     bodies: BTreeMap<String, Body>,
     /// A node name that was given twice.
     repeated: Option<String>,
+    policy: Option<Arc<dyn CheckpointPolicy>>,
 }
 
 impl Builder {
@@ -366,9 +447,17 @@ impl Builder {
         self
     }
 
+    /// Decides which checkpoints are made.
+    pub fn policy(mut self, policy: impl CheckpointPolicy) -> Self {
+        self.policy = Some(Arc::new(policy));
+        self
+    }
+
     pub fn node(mut self, name: impl Into<String>, node: impl Into<NodeDef>) -> Self {
-        let (name, NodeDef { spec, body }) = (name.into(), node.into());
+        let (name, NodeDef { spec, body, inner }) = (name.into(), node.into());
         self.bodies.extend(body.map(|body| (name.clone(), body)));
+        let inner = inner.iter().map(|(path, body)| (within(&name, path), body.clone()));
+        self.bodies.extend(inner);
         if self.spec.nodes.insert(name.clone(), spec).is_some() {
             self.repeated.get_or_insert(name);
         }
@@ -399,9 +488,25 @@ impl Builder {
         if let Some(name) = self.repeated {
             return Err(SpecError::new(format!("There are two nodes `{name}`")).into());
         }
-        let parsed = Parsed { spec: self.spec, ..Parsed::default() };
-        let graph = Graph::new(check(parsed)?, self.bodies);
+        let graph = Graph::new(check(Parsed::from_spec(self.spec))?, self.bodies);
+        let graph = Graph { policy: self.policy, ..graph };
         graph.check_bodies()?;
         Ok(graph)
+    }
+}
+
+/// The text of a file for a graph or for options. Of a file that is too large the text has one byte more
+/// than is allowed, for its reader to refuse.
+pub fn read_spec_file(path: impl AsRef<Path>) -> std::io::Result<String> {
+    use std::io::Read as _;
+    let mut text = Vec::new();
+    std::fs::File::open(path)?.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut text)?;
+    match String::from_utf8(text) {
+        Ok(text) => Ok(text),
+        // The limit may have cut a character.
+        Err(error) if error.as_bytes().len() > FILE_BYTES_MAX => {
+            Ok(String::from_utf8_lossy(error.as_bytes()).into_owned())
+        }
+        Err(error) => Err(std::io::Error::new(std::io::ErrorKind::InvalidData, error)),
     }
 }

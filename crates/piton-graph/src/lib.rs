@@ -23,7 +23,7 @@
 //! # }
 //! ```
 //!
-//! `docs/graphs.md` is the guide.
+//! `docs/guides/graphs.md` is the guide.
 #![expect(
     clippy::single_match_else,
     clippy::struct_field_names,
@@ -39,6 +39,8 @@ mod graph;
 mod kinds;
 mod log;
 mod node;
+mod parts;
+mod policy;
 mod run;
 mod spec;
 mod store;
@@ -47,14 +49,16 @@ pub use agent::{AgentHost, AgentTask};
 pub use checkpoints::answer;
 pub use error::{Error, NodeError, Result, SourceLocation, SpecError};
 pub use graph::{
-    Builder, Graph, NodeDef, agent, command, custom, human, map, repeat, set, template,
+    Builder, Graph, NodeDef, agent, command, custom, human, map, read_spec_file, repeat, set,
+    subgraph, template,
 };
 pub use node::{ItemContext, LoopBody, LoopContext, LoopStep, MapBody, Node, NodeContext};
+pub use policy::{CheckpointPolicy, PolicyContext, SmartPolicy};
 pub use run::{Decided, Failure, Finished, OpenWait, Outcome, Progress, Run, RunHandle, Runner};
 pub use spec::{
     AgentSpec, CommandSpec, EdgeSpec, Effects, FILE_BYTES_MAX, GraphSpec, HumanSpec, InputSpec,
-    LoopSpec, MapSpec, MemorySpec, NodeKind, NodeSpec, OutputFormat, Retry, VERSION, ValueType,
-    parse, parse_checkpoint_options,
+    LoopSpec, MapSpec, MemorySpec, NodeKind, NodeSpec, OutputFormat, Retry, SCHEMA, SubgraphSpec,
+    VERSION, ValueType, parse, parse_checkpoint_options,
 };
 pub use store::{GraphStore, StoreParts, files_features, open, sqlite_features};
 

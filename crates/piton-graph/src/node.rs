@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::agent::AgentHost;
 use crate::error::{NodeError, nearest};
 use crate::expression::Variables;
+pub use crate::parts::{ItemContext, LoopContext};
 
 /// A node of your own. Its writes are private until it returns `Ok`.
 #[async_trait]
@@ -59,9 +60,16 @@ pub(crate) enum Asked {
     SafePoint {
         description: String,
         writes: Map<String, Value>,
+        /// Of a loop's iteration: what it added to the conversation until here.
+        messages: Vec<Value>,
+    },
+    /// So many parts of the attempt run side by side: items of a map.
+    Parts {
+        running: usize,
     },
     Wait {
-        number: u32,
+        /// Which of the attempt's waits it is: the same in every attempt.
+        number: String,
         question: Value,
         deadline: Option<Duration>,
     },
@@ -80,7 +88,6 @@ pub(crate) enum Asked {
         event: Value,
     },
     Text {
-        offset: u64,
         text: String,
     },
     Artifact {
@@ -115,6 +122,8 @@ pub(crate) struct Restored {
     /// Attempts of this visit that failed.
     pub(crate) failures: u32,
     pub(crate) safe_point: Option<(String, Map<String, Value>)>,
+    /// What the safe point of a loop's iteration has of the conversation.
+    pub(crate) messages: Vec<Value>,
     pub(crate) map: Option<RestoredMap>,
     pub(crate) conversation: Vec<Value>,
     pub(crate) outputs: Map<String, Value>,
@@ -145,8 +154,6 @@ pub struct NodeContext {
     pub(crate) outputs: Map<String, Value>,
     pub(crate) restored: Restored,
     pub(crate) waits: u32,
-    /// Bytes of text that this attempt streamed.
-    pub(crate) streamed: u64,
     pub(crate) requests: mpsc::Sender<Request>,
 }
 
@@ -213,7 +220,8 @@ impl NodeContext {
     /// [`Self::last_safe_point`] says so. A checkpoint of the type `safe_point`.
     pub async fn safe_point(&mut self, why: &str) -> Result<(), NodeError> {
         let (description, writes) = (why.to_owned(), self.writes.clone());
-        self.ask(Asked::SafePoint { description, writes }).await?;
+        let messages = Vec::new();
+        self.ask(Asked::SafePoint { description, writes, messages }).await?;
         Ok(())
     }
 
@@ -230,31 +238,21 @@ impl NodeContext {
         options: &[String],
         deadline: Option<Duration>,
     ) -> Result<Value, NodeError> {
-        let number = self.waits;
+        let number = self.waits.to_string();
         self.waits += 1;
-        let mut object = Map::new();
-        object.insert("question".to_owned(), question.into());
-        if !options.is_empty() {
-            let option = |name: &String| serde_json::json!({"option_id": name, "name": name});
-            object.insert("options".to_owned(), options.iter().map(option).collect());
-        }
-        self.ask(Asked::Wait { number, question: object.into(), deadline }).await
+        self.ask(wait(number, question, options, deadline)).await
     }
 
     /// Tells readers of the session's log something, as the record `node.event`. Nothing is restored
     /// from it: an attempt that runs again tells it again.
     pub async fn emit(&mut self, event: impl Serialize) -> Result<(), NodeError> {
-        let event = to_value("event", event)?;
-        self.ask(Asked::Event { event }).await?;
+        self.ask(event_of(event)?).await?;
         Ok(())
     }
 
     /// Streams text to readers of the session's log, as the records `node.text`.
     pub async fn stream(&mut self, text: impl Into<String>) -> Result<(), NodeError> {
-        let (offset, text) = (self.streamed, text.into());
-        check_size("text", &Value::String(text.clone()))?;
-        self.streamed += text.len() as u64;
-        self.ask(Asked::Text { offset, text }).await?;
+        self.ask(text_of(text)?).await?;
         Ok(())
     }
 
@@ -265,9 +263,7 @@ impl NodeContext {
         name: &str,
         bytes: impl Into<Vec<u8>>,
     ) -> Result<(), NodeError> {
-        let bytes = bytes.into();
-        check_artifact(name, bytes.len())?;
-        self.ask(Asked::Artifact { name: name.to_owned(), bytes }).await?;
+        self.ask(artifact_of(name, bytes)?).await?;
         Ok(())
     }
 
@@ -279,6 +275,37 @@ impl NodeContext {
     pub(crate) fn variables(&self) -> Variables<'_> {
         self.reads.iter().map(|(key, value)| (key.as_str(), &**value)).collect()
     }
+}
+
+pub(crate) fn wait(
+    number: String,
+    question: &str,
+    options: &[String],
+    deadline: Option<Duration>,
+) -> Asked {
+    let mut object = Map::new();
+    object.insert("question".to_owned(), question.into());
+    if !options.is_empty() {
+        let option = |name: &String| serde_json::json!({"option_id": name, "name": name});
+        object.insert("options".to_owned(), options.iter().map(option).collect());
+    }
+    Asked::Wait { number, question: object.into(), deadline }
+}
+
+pub(crate) fn event_of(event: impl Serialize) -> Result<Asked, NodeError> {
+    Ok(Asked::Event { event: to_value("event", event)? })
+}
+
+pub(crate) fn text_of(text: impl Into<String>) -> Result<Asked, NodeError> {
+    let text = text.into();
+    check_size("text", &Value::String(text.clone()))?;
+    Ok(Asked::Text { text })
+}
+
+pub(crate) fn artifact_of(name: &str, bytes: impl Into<Vec<u8>>) -> Result<Asked, NodeError> {
+    let bytes = bytes.into();
+    check_artifact(name, bytes.len())?;
+    Ok(Asked::Artifact { name: name.to_owned(), bytes })
 }
 
 pub(crate) async fn ask(
@@ -294,101 +321,7 @@ pub(crate) async fn ask(
     answer.await.map_err(|_| ended())?
 }
 
-/// What the body of a map is given.
-#[derive(Debug)]
-pub struct ItemContext {
-    pub(crate) of: Attempt,
-    pub(crate) reads: Reads,
-    pub(crate) index: u32,
-    pub(crate) item: Value,
-}
-
-impl ItemContext {
-    pub fn item(&self) -> &Value {
-        &self.item
-    }
-
-    pub fn index(&self) -> u32 {
-        self.index
-    }
-
-    pub fn attempt(&self) -> u32 {
-        self.of.attempt
-    }
-
-    /// The same for every attempt at this item.
-    pub fn idempotency_key(&self) -> String {
-        format!("{}/{}", self.of.idempotency_key, self.index)
-    }
-
-    /// The value of a declared key; `null` if it has none.
-    pub fn value(&self, key: &str) -> Result<&Value, NodeError> {
-        match self.reads.get(key) {
-            Some(value) => Ok(value),
-            None => Err(undeclared("reads", key, &self.of.path, self.reads.keys())),
-        }
-    }
-}
-
-/// What the body of a loop is given.
-#[derive(Debug)]
-pub struct LoopContext {
-    pub(crate) of: Attempt,
-    pub(crate) reads: Reads,
-    pub(crate) iteration: u32,
-    pub(crate) conversation: Arc<Vec<Value>>,
-    pub(crate) outputs: Arc<Map<String, Value>>,
-    pub(crate) added: Vec<Value>,
-    pub(crate) changed: Map<String, Value>,
-}
-
-impl LoopContext {
-    /// Counts from 0.
-    pub fn iteration(&self) -> u32 {
-        self.iteration
-    }
-
-    pub fn attempt(&self) -> u32 {
-        self.of.attempt
-    }
-
-    /// The same for every attempt at this iteration.
-    pub fn idempotency_key(&self) -> String {
-        format!("{}/{}", self.of.idempotency_key, self.iteration)
-    }
-
-    /// The messages of the iterations before this one.
-    pub fn conversation(&self) -> &[Value] {
-        &self.conversation
-    }
-
-    /// What the iterations before this one accumulated.
-    pub fn outputs(&self) -> &Map<String, Value> {
-        &self.outputs
-    }
-
-    pub fn value(&self, key: &str) -> Result<&Value, NodeError> {
-        match self.reads.get(key) {
-            Some(value) => Ok(value),
-            None => Err(undeclared("reads", key, &self.of.path, self.reads.keys())),
-        }
-    }
-
-    /// Adds a message to the conversation.
-    pub fn say(&mut self, message: impl Serialize) -> Result<(), NodeError> {
-        self.added.push(to_value("message", message)?);
-        Ok(())
-    }
-
-    /// Sets an output of the loop. Those that the node declares in `writes` are written when it is done.
-    pub fn set_output(&mut self, key: &str, value: impl Serialize) -> Result<(), NodeError> {
-        let value = to_value(key, value)?;
-        self.changed.insert(key.to_owned(), value);
-        Ok(())
-    }
-}
-
-fn undeclared<'a>(
+pub(crate) fn undeclared<'a>(
     what: &str,
     key: &str,
     path: &str,

@@ -24,6 +24,14 @@ pub struct ConversationPage {
     pub before: Option<Seq>,
 }
 
+/// Whether a page shows what rewinds left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Abandoned {
+    Hidden,
+    /// Marked as what it is.
+    Shown,
+}
+
 impl View {
     /// The last `limit` items that begin before a seq, as of a state.
     pub async fn conversation_before(
@@ -32,6 +40,7 @@ impl View {
         state: &State,
         before: Seq,
         limit: usize,
+        abandoned: Abandoned,
     ) -> Result<ConversationPage> {
         let last = state.last_seq;
         let before = before.min(last + 1);
@@ -39,16 +48,19 @@ impl View {
         let run = state.facts.run.as_ref();
         let at_work = matches!(status, Name::Running | Name::Waiting);
         let live = run.filter(|_| at_work).map(|run| &run.run_id);
-        // What a rewind left behind is not part of it.
         let segments = state.turns.live_segments(last);
-        let is_live = |record: &Record| is_live(segments.as_deref(), record.seq);
+        let segments = segments.as_deref();
+        let is_wanted = |record: &Record| match abandoned {
+            Abandoned::Hidden => is_live(segments, record.seq),
+            Abandoned::Shown => true,
+        };
         // Backwards, until there are enough items with their beginnings.
         let mut begin = before;
         let mut records: Vec<Record> = Vec::new();
         loop {
             let from = begin.saturating_sub(CHUNK).max(1);
             let mut read = self.between(session, from, begin).await?;
-            read.retain(is_live);
+            read.retain(is_wanted);
             read.append(&mut records);
             (records, begin) = (read, from);
             let items = Self::build(session, &records, live)?;
@@ -64,7 +76,7 @@ impl View {
         while end <= last && end - before < READ_MAX && items.iter().any(Item::is_open) {
             let to = (end + CHUNK).min(last + 1);
             let read = self.between(session, end, to).await?;
-            records.extend(read.into_iter().filter(is_live));
+            records.extend(read.into_iter().filter(is_wanted));
             end = to;
             items = Self::build(session, &records, live)?;
             items.retain(|item| item.seq() < before);
@@ -72,6 +84,7 @@ impl View {
         // At the very beginning of what was read something may have begun before it.
         let over = items.len().saturating_sub(limit);
         items.drain(..over);
+        conversation::mark_abandoned(&mut items, segments);
         let first = items.first().map(Item::seq);
         let before = first.filter(|first| over > 0 || (begin > 1 && *first > 1));
         Ok(ConversationPage { items, before })

@@ -102,7 +102,7 @@ impl Coordinator {
                         if matches!(error, Error::ShuttingDown) {
                             return Err(error);
                         }
-                        tracing::warn!(%session, code = %error.code(), %error, "not settled");
+                        tracing::warn!(%session, code = %error.code(), %error, "the session could not be recovered");
                     }
                     is_settled = true;
                 }

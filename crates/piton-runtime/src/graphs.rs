@@ -1,27 +1,49 @@
 //! Graphs that run in this process. A graph's run is the one writer of its session while it runs: whatever
 //! the coordinator would write there is decided by the run instead.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use piton_core::Code;
 use piton_core::id::SessionId;
 use piton_graph::RunHandle;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::error::{Error, Result};
 use crate::session::{Ack, Work};
 
-/// The runs of this process, by session.
+/// The runs of this process, by session; and the sessions whose graphs are to continue.
 #[derive(Debug, Default)]
-pub(crate) struct HostedGraphs(Mutex<HashMap<SessionId, Started>>);
+pub(crate) struct HostedGraphs {
+    runs: Mutex<HashMap<SessionId, Started>>,
+    due: Mutex<VecDeque<SessionId>>,
+    has_due: Notify,
+}
 
 /// The run's handle; `None` while it begins. Its sender is gone when the run has ended.
 type Started = watch::Receiver<Option<RunHandle>>;
 
 impl HostedGraphs {
     fn by_session(&self) -> MutexGuard<'_, HashMap<SessionId, Started>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A wait of a graph that a server runs has expired: the graph continues with what its node makes of
+    /// that.
+    pub(crate) fn note_due(&self, session: SessionId) {
+        self.due.lock().unwrap_or_else(PoisonError::into_inner).push_back(session);
+        self.has_due.notify_one();
+    }
+
+    /// The next session whose graph is to continue.
+    pub(crate) async fn next_due(&self) -> SessionId {
+        loop {
+            let next = self.due.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            match next {
+                Some(session) => return session,
+                None => self.has_due.notified().await,
+            }
+        }
     }
 
     pub(crate) fn is_hosted(&self, session: &SessionId) -> bool {
@@ -61,7 +83,7 @@ impl HostedGraphs {
         Some(Reservation { graphs: Arc::clone(self), session: session.clone(), sender })
     }
 
-    /// Has the session's run decide what somebody asks for. `None`: no graph runs there.
+    /// Has the session's run decide what a client asks for. `None`: no graph runs there.
     pub(crate) async fn forward(&self, session: &SessionId, work: &Work) -> Option<Result<Ack>> {
         loop {
             if !self.is_hosted(session) {

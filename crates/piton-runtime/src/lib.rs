@@ -27,12 +27,13 @@ mod settings;
 mod supervisor;
 mod sweeper;
 mod tally;
+mod titles;
 mod tokens;
 mod view;
 mod worktrees;
 mod world;
 
-pub use conversation::ConversationPage;
+pub use conversation::{Abandoned, ConversationPage};
 pub use engine::{
     AffectedQueue, AffectedRun, AgentCatalog, AnsweredWait, ArchiveTarget, Caller, ChangedTask,
     CheckpointQuery, CommittedWork, Contact, CreatedSession, CreatedTask, DefaultAgent, Deleted,

@@ -185,10 +185,18 @@ impl Sweeper {
         }
         let live = self.env.driver.is_live(&row.session);
         let command = Command::Sweep { live };
+        let facts = &row.summary.facts;
+        let is_graph_of_server = facts.is_graph_waiting() && facts.graph_on_server;
         match self.coordinator.execute(&row.session, command, Durability::Synced).await {
-            Ok(ack) => ack.verdict != Verdict::Already,
+            Ok(ack) => {
+                let is_swept = ack.verdict != Verdict::Already;
+                if is_swept && is_graph_of_server {
+                    self.env.graphs.note_due(row.session);
+                }
+                is_swept
+            }
             Err(error) => {
-                tracing::warn!(session = %row.session, code = %error.code(), "not swept");
+                tracing::warn!(session = %row.session, code = %error.code(), "the session was not swept");
                 false
             }
         }

@@ -13,16 +13,17 @@ use piton_core::overview::{ErrorCause, OpenWait, Overview};
 use piton_core::permission::PermissionRequest;
 use piton_core::reason::Reason;
 use piton_core::resume::{self, Abilities};
-use piton_core::state::{Executor, ExecutorStatus, Facts, Run};
+use piton_core::state::{Executor, ExecutorStatus, Facts, Info, Run};
 use piton_core::status::{self, Status};
 use piton_core::transcript::Item;
 use piton_core::turns::is_live;
-use piton_core::{Code, Event, Record, Seq, State, Timestamp};
+use piton_core::{Code, Event, Record, Seq, State, Timestamp, title};
 use piton_store::{Cursor, Detail, Liveness, Query, Row, Select, Store, Tail};
 use serde_json::Value;
 
 use crate::env::Env;
 use crate::error::{Result, StartFailure};
+use crate::titles::Titles;
 use crate::world::Clock;
 
 /// Records read at a time for views over a whole session.
@@ -35,6 +36,8 @@ pub(crate) const TASK_SESSIONS_MAX: usize = 1_000;
 const QUESTION_BYTES_MAX: usize = 64 * 1024;
 /// Of a permission request in a status; the rest is read from the log.
 const PERMISSION_BYTES_MAX: usize = 48 * 1024;
+/// Records at the beginning of a log that are searched for its first prompt.
+const FIRST_RECORDS: usize = 32;
 /// Records behind a question that are searched for what the agent said of its call later.
 const UPDATES_READ_MAX: usize = 64;
 
@@ -46,6 +49,7 @@ pub struct View {
     clock: Arc<dyn Clock>,
     /// The reader's own boot, if it has one: alive without asking.
     boot: Option<BootId>,
+    titles: Arc<Titles>,
 }
 
 /// A session in a list.
@@ -68,7 +72,7 @@ fn cursor(row: &Row) -> Cursor {
 
 impl View {
     pub fn new(store: Arc<dyn Store>, liveness: Arc<dyn Liveness>, clock: Arc<dyn Clock>) -> Self {
-        Self { store, liveness, clock, boot: None }
+        Self { store, liveness, clock, boot: None, titles: Arc::default() }
     }
 
     pub(crate) fn of(env: &Env) -> Self {
@@ -77,6 +81,7 @@ impl View {
             liveness: Arc::clone(&env.liveness),
             clock: Arc::clone(&env.clock),
             boot: Some(env.boot.clone()),
+            titles: Arc::default(),
         }
     }
 
@@ -101,11 +106,14 @@ impl View {
     }
 
     /// A run that a dead boot left open, with no executor that may live: no process works on it,
-    /// and its waits cannot be answered any more, though no record says so yet.
+    /// and its waits cannot be answered any more, though no record says so yet. A graph that waits needs
+    /// no process: it is answered, and then resumed.
     pub fn stranded<'a>(&self, facts: &'a Facts) -> Option<&'a Run> {
         let executor_lives = facts.executor.as_ref().is_some_and(Executor::may_live);
         let run = facts.run.as_ref().filter(|run| run.is_open() && facts.closed.is_none());
-        run.filter(|run| !executor_lives && !self.is_alive(&run.boot_id))
+        run.filter(|run| {
+            !executor_lives && !self.is_alive(&run.boot_id) && !facts.is_graph_waiting()
+        })
     }
 
     /// The open waits of a session with their questions, the earliest first.
@@ -135,7 +143,7 @@ impl View {
             // The wait is known all the same.
             Err(error) => {
                 let wait_id = &open.wait_id;
-                tracing::warn!(%session, %wait_id, code = %error.code(), "no question");
+                tracing::warn!(%session, %wait_id, code = %error.code(), "the question of a wait was not read");
                 None
             }
         };
@@ -180,7 +188,7 @@ impl View {
             Ok(records) => records.first().map(ErrorCause::of),
             // The status is known all the same.
             Err(error) => {
-                tracing::warn!(%session, seq, code = %error.code(), "no cause of an error");
+                tracing::warn!(%session, seq, code = %error.code(), "the cause of an error was not read");
                 None
             }
         }
@@ -219,7 +227,8 @@ impl View {
         abilities: Abilities,
     ) -> Result<Overview> {
         let unknown = || piton_store::Error::SessionNotFound { session: session.clone() };
-        let info = state.info.clone().ok_or_else(unknown)?;
+        let mut info = state.info.clone().ok_or_else(unknown)?;
+        info.title = self.title(session, &info, &state.facts).await;
         // Its owner died, or left: whether its executor lives is being found out.
         let is_owned = state.lease.owner.as_ref().is_some_and(|owner| self.is_alive(owner));
         Ok(Overview {
@@ -306,10 +315,11 @@ impl View {
             let rows = page.rows.len();
             for (i, row) in page.rows.into_iter().enumerate() {
                 let status = self.status(&row.summary.facts);
-                let listed = Listed { row, status };
+                let mut listed = Listed { row, status };
                 if !wanted(&listed) {
                     continue;
                 }
+                self.derive_title(&mut listed).await;
                 let cursor = listed.cursor();
                 found.push(listed);
                 if found.len() >= limit {
@@ -327,11 +337,42 @@ impl View {
     /// One session as a list has it; `None` if there is none.
     pub async fn listed(&self, session: &SessionId) -> Result<Option<Listed>> {
         let Some(loaded) = self.store.load(session).await? else { return Ok(None) };
-        let Some(summary) = loaded.state.summary() else { return Ok(None) };
+        let Some(mut summary) = loaded.state.summary() else { return Ok(None) };
+        summary.info.title = self.title(session, &summary.info, &summary.facts).await;
         let status = self.status(&summary.facts);
         let (last_seq, lease) = (loaded.state.last_seq, loaded.state.lease);
         let row = Row { session: session.clone(), last_seq, lease, summary };
         Ok(Some(Listed { row, status }))
+    }
+
+    /// A session's title: the given one, or the one that is derived from its first prompt. A log that
+    /// is damaged at its beginning still has a status.
+    async fn title(&self, session: &SessionId, info: &Info, facts: &Facts) -> Option<String> {
+        let given = title::given(info, facts);
+        if given.is_some() {
+            return given;
+        }
+        let read = self.titles.begin();
+        let records = self.store.read(session, 0, FIRST_RECORDS, Detail::Full).await.ok()?;
+        let title = title::of_records(&records);
+        self.titles.keep(session, title.clone(), read);
+        title
+    }
+
+    /// The same for a session of a page, which does not read every log.
+    async fn derive_title(&self, listed: &mut Listed) {
+        let Row { session, summary, .. } = &mut listed.row;
+        if summary.info.title.is_none() {
+            summary.info.title = match self.titles.get(session) {
+                Some(title) => Some(title),
+                None => self.title(session, &summary.info, &summary.facts).await,
+            };
+        }
+    }
+
+    /// The content of a session is taken out: its title is derived again.
+    pub(crate) fn forget_title(&self, session: &SessionId) {
+        self.titles.forget(session);
     }
 
     pub async fn records(

@@ -138,6 +138,9 @@ pub trait TurnSnapshots: Send + Sync + fmt::Debug + 'static {
     /// The log says that a restore is open. Returns at once; it is called again until it has ended.
     fn restore_open(&self, session: &SessionId);
 
+    /// A prompt was given to the agent, or could not be given. Returns at once.
+    fn prompt_delivered(&self, session: &SessionId);
+
     /// A run has ended or was interrupted, and that is durable. Returns at once.
     fn turn_ended(&self, session: &SessionId, run_id: &RunId);
 
@@ -157,6 +160,8 @@ impl TurnSnapshots for NoTurnSnapshots {
     fn agent_started(&self, _session: &SessionId) {}
 
     fn restore_open(&self, _session: &SessionId) {}
+
+    fn prompt_delivered(&self, _session: &SessionId) {}
 
     fn turn_ended(&self, _session: &SessionId, _run_id: &RunId) {}
 

@@ -77,7 +77,7 @@ pub(crate) async fn note(State(app): State<App>, request: Request, next: Next) -
             count: (times > 1).then_some(times),
         };
         if let Err(error) = app.metadata().execute(None, Command::Note(note)).await {
-            tracing::error!(code = %error.code(), "a refusal was not noted");
+            tracing::error!(code = %error.code(), "a refusal was not recorded in the audit log");
         }
     }
     response

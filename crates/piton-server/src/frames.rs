@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use axum::extract::ws::Utf8Bytes;
 use bytes::{Bytes, BytesMut};
+use piton_api::socket_event::SocketEvent;
 use piton_core::id::SessionId;
 use piton_core::{Code, Record, Seq};
 use piton_runtime::broadcast::{self, Entry, Owner, Part};
@@ -71,7 +72,13 @@ pub(crate) fn messages<'a>(owner: &Owner, part: &'a Part<Frames>) -> Cow<'a, [Ut
 
 fn render_messages(owner: &Owner, entries: &[Entry]) -> Vec<Utf8Bytes> {
     let translated = entries.iter().flat_map(|entry| translate::translate(owner, entry));
-    translated.map(|translated| translated.text().into()).collect()
+    translated.map(|event| message(&event).into()).collect()
+}
+
+/// An event as a message of a WebSocket.
+pub(crate) fn message(event: &SocketEvent) -> String {
+    // Strings, numbers and flags: that they can be written is certain.
+    serde_json::to_string(event).unwrap_or_default()
 }
 
 /// A record is an event whose id is its seq. A change of the derived status comes before the record
@@ -80,8 +87,8 @@ fn render_events(owner: &Owner, entries: &[Entry]) -> Bytes {
     let mut bytes = BytesMut::new();
     for entry in entries {
         if let Some(changed) = translate::state_changed(owner, entry) {
-            let data = serde_json::Value::Object(changed.payload).to_string();
-            let frame = format!("event: {}\ndata: {data}\n\n", changed.event);
+            let data = serde_json::to_string(&changed).unwrap_or_default();
+            let frame = format!("event: session.state_changed\ndata: {data}\n\n");
             bytes.extend_from_slice(frame.as_bytes());
         }
         let record = &entry.record;

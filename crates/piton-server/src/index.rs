@@ -7,22 +7,20 @@ use axum::extract::State;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
-use piton_api::event::{
-    GONE, Gone, INDEX, LISTING, Listing, TASK, TASK_DELETED, TASK_STATE_CHANGED, TASK_UPDATED,
-    TaskGone,
-};
+use piton_api::event::{GONE, Gone, INDEX, LISTING, Listing, TASK, TaskGone};
 use piton_api::problem::Problem as Document;
+use piton_api::socket_event::SocketEvent;
 use piton_api::task::TaskStateChanged;
 use piton_runtime::Listed;
 use piton_runtime::broadcast::{self, IndexEvent as Event, IndexReader, TaskEvent};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::api::{status, tasks};
 use crate::app::App;
 use crate::connections::Connection;
 use crate::events::{Access, HEARTBEAT, event_stream};
 use crate::extract::Reader;
+use crate::frames::message;
 use crate::metrics::Subscriber;
 use crate::problem::Result;
 
@@ -55,18 +53,14 @@ fn frame(event: Event<Bytes>) -> Bytes {
         Event::Changed(session) => session,
         Event::Removed(session_id) => sse(GONE, &Gone { session_id }),
         Event::Task(event) => {
-            let (name, data) = task_event(event);
-            sse(name, &data)
+            let event = serde_json::to_value(task_event(event)).unwrap_or_default();
+            sse(event["event"].as_str().unwrap_or_default(), &event["payload"])
         }
     }
 }
 
 /// What readers of a WebSocket are sent for an event of the index, in order: the same events, as messages.
 pub(crate) fn messages(event: Event<Bytes>) -> Vec<String> {
-    fn message(name: &str, payload: &impl Serialize) -> String {
-        let payload = serde_json::to_string(payload).unwrap_or_default();
-        format!(r#"{{"event":"{name}","payload":{payload}}}"#)
-    }
     // A session is rendered once for all readers, as a server-sent event; its data is the payload.
     fn session(rendered: &Bytes) -> Option<String> {
         let text = std::str::from_utf8(rendered).ok()?;
@@ -76,34 +70,28 @@ pub(crate) fn messages(event: Event<Bytes>) -> Vec<String> {
     match event {
         Event::Listing { sessions, tasks: listed, truncated } => {
             let head = Listing { sessions: sessions.len(), tasks: listed.len(), truncated };
-            let mut all = vec![message(LISTING, &head)];
+            let mut all = vec![message(&SocketEvent::Listing(head))];
             all.extend(sessions.iter().filter_map(session));
-            all.extend(listed.iter().map(|task| message(TASK, &tasks::summary(task))));
+            let tasks = listed.iter().map(|task| SocketEvent::Task(tasks::summary(task).into()));
+            all.extend(tasks.map(|task| message(&task)));
             all
         }
         Event::Changed(changed) => session(&changed).into_iter().collect(),
-        Event::Removed(session_id) => vec![message(GONE, &Gone { session_id })],
-        Event::Task(event) => {
-            let (name, data) = task_event(event);
-            vec![message(name, &data)]
-        }
+        Event::Removed(session_id) => vec![message(&SocketEvent::Gone(Gone { session_id }))],
+        Event::Task(event) => vec![message(&task_event(event))],
     }
 }
 
 /// An event about a task, as server-sent events and the WebSocket have it.
-pub(crate) fn task_event(event: TaskEvent) -> (&'static str, Value) {
-    // Strings and flags: that they can be written is certain.
-    fn value(data: &impl Serialize) -> Value {
-        serde_json::to_value(data).unwrap_or_default()
-    }
+pub(crate) fn task_event(event: TaskEvent) -> SocketEvent {
     match event {
-        TaskEvent::Updated(task) => (TASK_UPDATED, value(&tasks::summary(&task))),
+        TaskEvent::Updated(task) => SocketEvent::TaskUpdated(tasks::summary(&task).into()),
         TaskEvent::StateChanged { task, old_state } => {
             let task = tasks::summary(&task);
             let (old_state, new_state) = (old_state.into(), task.state.clone());
-            (TASK_STATE_CHANGED, value(&TaskStateChanged { task, old_state, new_state }))
+            SocketEvent::TaskStateChanged(TaskStateChanged { task, old_state, new_state }.into())
         }
-        TaskEvent::Deleted(task_id) => (TASK_DELETED, value(&TaskGone { task_id })),
+        TaskEvent::Deleted(task_id) => SocketEvent::TaskDeleted(TaskGone { task_id }),
     }
 }
 
@@ -113,7 +101,7 @@ pub(crate) fn task_event(event: TaskEvent) -> (&'static str, Value) {
 /// an `index` event for each of them (the last active 1,000; `truncated` says that there are more);
 /// then a `task` event for each of the newest 1,000 tasks; then `index` for whatever changes, `gone`
 /// for a session that is deleted, `task.updated`, `task.state_changed` and `task.deleted` for tasks.
-/// There is nothing to go on from: a new connection, and a reader that falls behind, gets a `listing`
+/// The stream cannot be continued: a new connection, and a reader that falls behind, gets a `listing`
 /// again.
 #[utoipa::path(
     get, path = "/events", tag = "sessions",

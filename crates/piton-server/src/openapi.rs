@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::routing::get;
 use axum::{Router, middleware};
 use piton_api::problem::Problem as Document;
+use piton_api::socket_event::SocketEvent;
 use piton_core::Code;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{OpenApi, SecurityRequirement};
@@ -25,11 +26,11 @@ use crate::{audit, events, guard, index, web};
 #[openapi(
     info(
         title = "Piton",
-        description = "Durable, resumable sessions with AI agents. Every change is a record of a log; what is answered or delivered is durable.",
+        description = "Durable, resumable sessions with AI agents. Every change is a record in a session's log, and every response and event is sent after its records are durable.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
     ),
     servers((url = "/", description = "The server that serves this description")),
-    components(schemas(Document)),
+    components(schemas(Document, SocketEvent)),
     modifiers(&Bearer),
 )]
 struct Description;
@@ -77,6 +78,8 @@ fn api() -> (Router<App>, OpenApi) {
                 .routes(routes!(graphs::show))
                 .routes(routes!(graphs::resume))
                 .routes(routes!(graphs::timeline))
+                .routes(routes!(graphs::artifacts))
+                .routes(routes!(graphs::artifact))
                 .routes(routes!(graphs::list))
                 .routes(routes!(graphs::diff))
                 .routes(routes!(graphs::prune))

@@ -9,13 +9,13 @@ use piton_core::{Code, Reason};
 use piton_exec::client::ClientError;
 use piton_exec::executor::Fault;
 
-/// What went wrong.
+/// A problem document (RFC 9457).
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     pub(crate) code: Code,
     /// One sentence.
     pub(crate) title: String,
-    /// More about this case.
+    /// Details of this occurrence.
     pub(crate) detail: Option<String>,
     /// Which thing is not as it should be, of those that the status knows.
     pub(crate) reason: Option<Reason>,
@@ -87,6 +87,7 @@ fn status_of(code: Code) -> StatusCode {
         | Code::RecordNotFound
         | Code::WorktreeNotFound
         | Code::SnapshotNotFound
+        | Code::ArtifactNotFound
         | Code::CheckpointNotFound
         | Code::ResumeTokenNotFound
         | Code::ShellNotFound

@@ -182,13 +182,13 @@ async fn accept(
                 };
                 match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
                     Ok(Ok(stream)) => converse(stream, router, connection, &stop).await,
-                    Ok(Err(error)) => tracing::debug!(%error, "no TLS"),
-                    Err(_) => tracing::debug!("no TLS in time"),
+                    Ok(Err(error)) => tracing::debug!(%error, "the TLS handshake failed"),
+                    Err(_) => tracing::debug!("the TLS handshake timed out"),
                 }
             };
             tokio::select! {
                 () = conversation => {}
-                () = closing.closing() => tracing::debug!("a connection is closed from this side"),
+                () = closing.closing() => tracing::debug!("the server closes a connection"),
             }
         });
     }

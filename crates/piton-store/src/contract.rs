@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::str::FromStr;
 use std::time::Duration;
 
 use piton_core::chain;
@@ -287,6 +288,28 @@ pub enum Select {
 pub struct Cursor {
     pub millis: i64,
     pub session: SessionId,
+}
+
+/// As clients get it and give it back: they do not read it.
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.millis, self.session)
+    }
+}
+
+/// A text is not the cursor of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("The cursor does not belong to an earlier list")]
+pub struct CursorError;
+
+impl FromStr for Cursor {
+    type Err = CursorError;
+
+    fn from_str(text: &str) -> std::result::Result<Self, CursorError> {
+        let (millis, session) = text.split_once('.').ok_or(CursorError)?;
+        let millis = millis.parse().map_err(|_| CursorError)?;
+        Ok(Self { millis, session: session.parse().map_err(|_| CursorError)? })
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -264,7 +264,7 @@ fn load(
         KeySource::Keychain => {
             let Some(keychain) = &settings.keychain else { return Ok(None) };
             Ok(keychain.get(name).unwrap_or_else(|e| {
-                tracing::warn!(error = %e, "The keychain that holds the store's key gives nothing");
+                tracing::warn!(error = %e, "The keychain did not return the store's key");
                 None
             }))
         }

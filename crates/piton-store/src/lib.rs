@@ -33,9 +33,9 @@ mod writer;
 pub use boots::{BootGuard, BootLocks, Holder};
 
 pub use contract::{
-    Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Cursor, Detail, Durability, Entropy,
-    Finding, Guard, Head, IndexEntry, Latency, Liveness, LogCopy, OsEntropy, Page, Problem, Query,
-    Row, Select, Snapshot, Stats, Store, Verification,
+    Appended, Batch, BoxFuture, CopiedRecord, CopyHead, Cursor, CursorError, Detail, Durability,
+    Entropy, Finding, Guard, Head, IndexEntry, Latency, Liveness, LogCopy, OsEntropy, Page,
+    Problem, Query, Row, Select, Snapshot, Stats, Store, Verification,
 };
 pub use error::{Cause, Error, Result};
 pub use files::FilesStore;

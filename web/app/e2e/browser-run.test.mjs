@@ -27,6 +27,27 @@ test("demo of a browser run: closed in the middle, resumed, each note once", asy
   noErrors(again);
 });
 
+test("demo of a run that the server owns: the page is closed, and joins the session when it is back", async ({ server, pages }) => {
+  const page = await pages.open("demo/browser-run");
+  await page.getByRole("button", { name: "Run on the server" }).click();
+  await page.locator("#job-answer", { hasText: "chunk 3" }).waitFor({ timeout: 30_000 });
+  assert.ok(await page.getByRole("button", { name: "Start" }).isDisabled(), "no second owner");
+  const context = page.context();
+  noErrors(page);
+  await page.close({ runBeforeUnload: false });
+  const again = await pages.open("demo/browser-run", { context });
+  await again.getByText("The run continues on the server", { exact: false }).first().waitFor({ timeout: 20_000 });
+  assert.equal(await again.getByRole("button", { name: "Resume" }).count(), 0, "nothing to resume here");
+  await again.getByText("The run has ended on the server").waitFor({ timeout: 30_000 });
+  assert.match(await again.locator("#job-answer").textContent(), /chunk 60/);
+  assert.ok(await again.getByRole("button", { name: "Start" }).isEnabled());
+  const { sessions } = await server.call("GET", "/sessions?limit=50");
+  const id = sessions.find((session) => session.title === "Browser run demo on the server").session_id;
+  const answers = (await server.records(id)).filter((record) => record.kind === "run.completed");
+  assert.equal(answers.length, 1, "done once");
+  noErrors(again);
+});
+
 test("a run that the server owns is joined, not resumed", async ({ server }) => {
   const sessionId = await server.session();
   const client = new PitonClient({ address: server.address, token: server.token });

@@ -73,3 +73,62 @@ test("a permission shows what cannot be seen, and all of a long command", async 
   assert.equal(await row.getByRole("button", { name: "Allow once" }).count(), 0, "a row that cannot show all of it grants nothing");
   await server.call("POST", `/sessions/${id}/cancel`);
 });
+
+test("what cannot be seen is shown wherever a text of an agent is drawn, not only in messages", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "demo", title: "fix \u202egnp.exe" });
+  const page = await pages.open(session(id));
+  const update = { sessionUpdate: "tool_call", toolCallId: "call-bidi", title: "read \u202eterces\u202c", kind: "other", status: "completed", rawInput: {} };
+  const commands = { sessionUpdate: "available_commands_update", availableCommands: [{ name: "de\u202eploy", description: "to\u0007 production" }] };
+  await send(page, `update ${JSON.stringify(commands)}\nupdate ${JSON.stringify(update)}\npush ls`);
+  await card(page, "permission").waitFor();
+  await page.getByText("terces").first().waitFor();
+  await page.locator(".composer textarea").fill("/");
+  await page.getByRole("option").first().waitFor();
+  const { text, attributes, title } = await page.evaluate(() => ({
+    text: document.body.textContent,
+    attributes: [...document.querySelectorAll("[title], [aria-label], [placeholder]")].map((node) => `${node.title} ${node.getAttribute("aria-label")} ${node.getAttribute("placeholder")}`).join("\n"),
+    title: document.title,
+  }));
+  const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/;
+  for (const shown of [text, attributes, title]) {
+    assert.doesNotMatch(shown, UNSEEN);
+    assert.ok(shown.includes("⟨U+202E⟩"), "and its name is there");
+  }
+  await server.call("POST", `/sessions/${id}/cancel`);
+  noErrors(page);
+});
+
+test("a permission on the list: nothing answers while the rows move", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "demo", title: "guarded" });
+  await server.prompt(id, "push ls -la");
+  await server.until(id, (status) => status.status === "waiting");
+  const page = await pages.open("#/");
+  // Every moment in which the button is there and on is written down, with the time since the rows moved last.
+  await page.evaluate(() => {
+    window.early = [];
+    window.on = 0;
+    let moved = performance.now();
+    let before = "";
+    const look = () => {
+      const key = [...document.querySelectorAll('[data-group="needs_you"] .home-row')].map((row) => row.querySelector("a").href).join();
+      if (key !== before) [before, moved] = [key, performance.now()];
+      const allow = [...document.querySelectorAll(".home-actions button")].find((button) => button.textContent === "Allow once");
+      if (allow && !allow.disabled) {
+        window.on += 1;
+        // A frame of grace: what is looked at was drawn before.
+        if (performance.now() - moved < 250) window.early.push(performance.now() - moved);
+      }
+      requestAnimationFrame(look);
+    };
+    look();
+  });
+  await page.waitForFunction(() => window.on > 3);
+  const other = await server.session({ agent_profile_id: "demo", title: "pushes itself above" });
+  await server.prompt(other, "push pwd");
+  await server.until(other, (status) => status.status === "waiting");
+  await page.waitForFunction(() => document.querySelectorAll('[data-group="needs_you"] .home-row').length >= 2);
+  await page.waitForTimeout(500);
+  assert.deepEqual(await page.evaluate(() => window.early), []);
+  for (const one of [id, other]) await server.call("POST", `/sessions/${one}/cancel`);
+  noErrors(page);
+});

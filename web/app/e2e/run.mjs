@@ -4,6 +4,8 @@ import "./recovery.test.mjs";
 import "./conversation.test.mjs";
 import "./hostile.test.mjs";
 import "./workspace.test.mjs";
+import "./timeline.test.mjs";
+import "./graph.test.mjs";
 import "./finishing.test.mjs";
 import "./access.test.mjs";
 import "./screens.test.mjs";

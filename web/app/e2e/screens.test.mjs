@@ -26,20 +26,34 @@ function scenes(server) {
       await server.prompt(id, "file round.rs rounded\\n");
       await server.until(id, (status) => status.status === "idle" && status.last_outcome === "completed");
     }
-    return { story, cut, task: task_id };
+    const rewound = await server.session({ agent_profile_id: "demo", title: "Two attempts", working_dir: await server.repository("attempts", { "a.txt": "one\n" }) });
+    for (const text of ["two", "three"]) {
+      await server.prompt(rewound, `file a.txt ${text}\\n\nWrote ${text}.`);
+      await server.until(rewound, (status) => status.status === "idle" && status.last_outcome === "completed");
+    }
+    await server.call("POST", `/sessions/${rewound}/rewind`, { turns: 1 });
+    await server.prompt(rewound, "file b.txt other\\n");
+    await server.until(rewound, (status) => status.status === "idle" && status.last_outcome === "completed");
+    await server.call("POST", `/sessions/${rewound}/rewind`, { turns: 1 });
+    const flow = { name: "release", goal: "Build, ask, publish", nodes: { plan: { set: { targets: ["linux", "macos", "windows"] } }, build: { command: ["echo", "{{ target }}"], map: { over: "{{ targets }}", as: "target" }, writes: "builds" }, notes: { template: "Notes", writes: "notes" }, approve: { human: { question: "Publish {{ builds | length }} builds?", options: ["publish", "again"] }, writes: "decision" }, publish: { template: "Published", writes: "result" } }, edges: ["plan -> build -> approve", "plan -> notes -> approve", { from: "approve", to: "publish", when: "decision == 'publish'" }, { from: "approve", to: "plan", when: "decision == 'again'", max: 3 }] };
+    const { session_id: graph } = await server.call("POST", "/graphs/run", { graph: { piton: "graph/v1", ...flow }, working_dir: repo });
+    await server.until(graph, (status) => status.status === "waiting");
+    return { story, cut, task: task_id, rewound, graph };
   })();
   return made;
 }
 
 async function screens(server) {
-  const { story, cut, task } = await scenes(server);
+  const { story, cut, task, rewound, graph } = await scenes(server);
   return {
     home: ["#/", "Needs you"],
     session: [session(story), "wants to run"],
     interrupted: [session(cut), "Interrupted"],
     changes: [session(story, "changes"), "Not staged"],
     files: [session(story, "files"), "README.md"],
-    timeline: [session(story, "timeline"), "Session created"],
+    timeline: [session(rewound, "timeline"), "Undo the rewind"],
+    rewound: [session(rewound), "left behind by a rewind"],
+    graph: [session(graph), "The graph waits for a person"],
     terminal: [session(story, "terminal"), "Shell 1"],
     task: [`#/task/${task}`, "Keep this one"],
     settings: ["#/settings", "Check every log"],
@@ -75,6 +89,8 @@ test("axe: no serious finding on any screen, on a phone and a desktop, light and
     for (const [screen, [path, text]] of Object.entries(all)) {
       // The forms of the settings are the same on a phone, below each other.
       if (!folder && viewport === PHONE && ["agents", "tokens", "device", "files", "executors"].includes(screen)) continue;
+      // A phone shows it where it is narrowest.
+      if (!folder && viewport === DESKTOP && screen === "rewound") continue;
       await page.goto(`${pages.address}/${path}`);
       await page.getByText(text).locator("visible=true").first().waitFor();
       for (const finding of await serious(page)) found.push(`${screen} ${name}: ${finding}`);

@@ -3,6 +3,7 @@ import { App } from "./App.tsx";
 import { signInByLink } from "./data/account.ts";
 import "./data/outbox.ts";
 import "./data/preferences.ts";
+import { showUnseenCharacters } from "./lib/inert.ts";
 import { parseRoute, route } from "./lib/router.ts";
 import "./styles/tokens.css";
 import "./styles/base.css";
@@ -14,6 +15,7 @@ import "./styles/content.css";
 async function begin(): Promise<void> {
   const root = document.getElementById("app");
   if (!root) return;
+  showUnseenCharacters();
   await signInByLink();
   if (location.pathname === "/demo/browser-run") {
     const demo = await import("./demo/browser-run.tsx");

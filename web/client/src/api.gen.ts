@@ -2006,6 +2006,17 @@ export interface components {
             changed: Record<string, never>;
             removed: Record<string, never>;
         };
+        /** @description How a lineage of the conversation began: a rewind continues behind an older record. */
+        Lineage: {
+            /** @description The record that started it. */
+            at: components["schemas"]["u64"];
+            /** Format: int32 */
+            from_lineage: number;
+            /** @description The last record of the older lineage that belongs to this one, too. */
+            from_seq: components["schemas"]["u64"];
+            /** Format: int32 */
+            lineage: number;
+        };
         /** @description What is known of the world outside the log, and when it was looked at. */
         Live: {
             /** @description When the server looked. */
@@ -2076,6 +2087,8 @@ export interface components {
         };
         /** @description Something in a conversation. */
         Message: {
+            /** @description A rewind left it behind: it is not a part of the conversation as it is now. */
+            abandoned?: boolean;
             content?: components["schemas"]["PromptContent"] | null;
             message_id: string;
             run_id?: string | null;
@@ -2086,6 +2099,8 @@ export interface components {
             /** @enum {string} */
             type: "user";
         } | {
+            /** @description A rewind left it behind: it is not a part of the conversation as it is now. */
+            abandoned?: boolean;
             channel: components["schemas"]["Channel"];
             complete: boolean;
             message_id: string;
@@ -2098,6 +2113,8 @@ export interface components {
             /** @enum {string} */
             type: "agent";
         } | {
+            /** @description A rewind left it behind: it is not a part of the conversation as it is now. */
+            abandoned?: boolean;
             arguments?: Record<string, never> | null;
             call_id: string;
             /** @description What the call shows, as the Agent Client Protocol has it: text, diffs, terminals. */
@@ -2118,7 +2135,17 @@ export interface components {
             /** @enum {string} */
             type: "tool";
         } | {
+            /** @description A rewind left it behind: it is not a part of the conversation as it is now. */
+            abandoned?: boolean;
+            /** @description Of a rewind: where it went back to. */
+            checkpoint_id?: string | null;
             code?: components["schemas"]["Code"] | null;
+            /**
+             * Format: int64
+             * @description Of a rewind of the files: how many were restored.
+             */
+            files?: number | null;
+            from_seq?: components["schemas"]["u64"] | null;
             /** @description The kind of its record: `run.interrupted`, `run.failed`, `agent.error`, … */
             kind: string;
             reason?: components["schemas"]["Reason"] | null;
@@ -2576,6 +2603,8 @@ export interface components {
             before?: components["schemas"]["u64"] | null;
             /** @description Everything here is as of this record: the session's events continue after it. */
             last_seq: components["schemas"]["u64"];
+            /** @description How the lineages of the conversation began, except the first; of a graph's session none. */
+            lineages?: components["schemas"]["Lineage"][];
             /** @description The last messages, whole. */
             messages: components["schemas"]["Message"][];
             queue: components["schemas"]["Queue"];
@@ -2674,6 +2703,8 @@ export interface components {
             /** @description Which executor runs the agent. */
             executor_id?: string | null;
             executor_status?: components["schemas"]["ExecutorStatus"] | null;
+            /** @description The name of the graph that the session runs; null if an agent works in it. */
+            graph?: string | null;
             last_outcome?: components["schemas"]["RunOutcome"] | null;
             last_seq: components["schemas"]["u64"];
             /** @description The model provider that the session was created with. */
@@ -3773,6 +3804,8 @@ export interface operations {
             query?: {
                 /** @description How many messages are shown, the last ones; 100 by default. */
                 limit?: number;
+                /** @description Also what rewinds left behind, marked `abandoned`. */
+                abandoned?: boolean;
             };
             header?: never;
             path: {
@@ -4658,6 +4691,8 @@ export interface operations {
                 before?: components["schemas"]["u64"];
                 /** @description How many records are read; with `before`, how many messages are shown. */
                 limit?: number;
+                /** @description Also what rewinds left behind, marked `abandoned`. */
+                abandoned?: boolean;
             };
             header?: never;
             path: {

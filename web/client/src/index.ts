@@ -4,7 +4,9 @@ export { type ConnectionPhase, type ConnectionState, Connector } from "./connect
 export { type Environment, hostEnvironment, type Wake } from "./environment.js";
 export { ConnectionError, hasCode, isPitonError, type PitonError, ProblemError } from "./errors.js";
 export { promptText } from "./fold/content.js";
+export { foldGraph, type GraphEdge, GraphFold, type GraphNode, type GraphNodeState, type GraphRun } from "./fold/graph.js";
 export type { AgentItem, Item, NoticeItem, NoticeKind, ToolItem, ToolState, UserItem } from "./fold/items.js";
+export { isInSegments, type Lineage, segmentsOf } from "./fold/lineages.js";
 export {
   foldRecords,
   type InterruptionView,
@@ -22,7 +24,7 @@ export { ListStore, type SessionChange, type SessionList } from "./list-store.js
 export { Observable, type ReadonlyObservable } from "./observable.js";
 export { type KeyValueStorage, Outbox, type OutgoingPrompt } from "./outbox.js";
 export { type PromptOptions, SessionApi } from "./session-api.js";
-export { type LoadState, SessionStore, type SessionStoreOptions } from "./session-store.js";
+export { type LoadState, type RecordListener, SessionStore, type SessionStoreOptions } from "./session-store.js";
 export { ShellConnection, type ShellExit, type ShellOptions } from "./shell.js";
 export { PitonSocket } from "./socket.js";
 export { type Delivery, type IndexEvent, IndexStream, type RecordSource, RecordStream, type RecordStreamOptions } from "./stream.js";

@@ -28,12 +28,12 @@ export class SessionApi {
 
   /** All that a screen needs to begin with, as of one record. */
   bootstrap(limit = 200): Promise<Schemas["SessionBootstrap"]> {
-    return this.#client.call("get", "/api/v1/sessions/{session_id}/bootstrap", { path: this.#path, query: { limit } });
+    return this.#client.call("get", "/api/v1/sessions/{session_id}/bootstrap", { path: this.#path, query: { limit, abandoned: true } });
   }
 
   /** The last items that begin before a seq, whole. */
   messagesBefore(before: number, limit = 200): Promise<Schemas["MessagePage"]> {
-    return this.#client.call("get", "/api/v1/sessions/{session_id}/messages", { path: this.#path, query: { before, limit } });
+    return this.#client.call("get", "/api/v1/sessions/{session_id}/messages", { path: this.#path, query: { before, limit, abandoned: true } });
   }
 
   prompt(content: PromptContent, options: PromptOptions = {}): Promise<PromptAccepted> {
@@ -96,8 +96,57 @@ export class SessionApi {
     return this.#client.call("post", "/api/v1/sessions/{session_id}/login", { path: this.#path, body: authMethod ? { auth_method: authMethod } : {} });
   }
 
-  fork(title?: string): Promise<Schemas["SessionCreated"]> {
-    return this.#client.call("post", "/api/v1/sessions/{session_id}/fork", { path: this.#path, body: title ? { title } : {} });
+  /** Of an agent's session: a copy of the conversation as it is now. Of a graph's: from a checkpoint, paused. */
+  fork(options: Schemas["ForkRequest"] = {}): Promise<Schemas["SessionCreated"]> {
+    return this.#client.call("post", "/api/v1/sessions/{session_id}/fork", { path: this.#path, body: options });
+  }
+
+  /** The checkpoints of an agent's turns, newest first, and whether the last rewind can be undone. */
+  turnCheckpoints(): Promise<Schemas["TurnCheckpointList"]> {
+    return this.#client.call("get", "/api/v1/sessions/{session_id}/turn-checkpoints", { path: this.#path });
+  }
+
+  /** Goes back to a checkpoint: files, conversation, or both. With `dry_run` it only says what would happen. */
+  rewind(request: Schemas["RewindRequest"]): Promise<Schemas["RewindResult"]> {
+    return this.#client.call("post", "/api/v1/sessions/{session_id}/rewind", { path: this.#path, body: request });
+  }
+
+  /** Takes the last rewind back. */
+  undo(request: Schemas["UndoRequest"] = {}): Promise<Schemas["RewindResult"]> {
+    return this.#client.call("post", "/api/v1/sessions/{session_id}/undo", { path: this.#path, body: request });
+  }
+
+  /** How the files differ between two checkpoints of turns; without a second one, from the files as they are. */
+  filesDiff(from: string, to?: string): Promise<Schemas["FilesDiff"]> {
+    return this.#client.call("get", "/api/v1/sessions/{session_id}/diff", { path: this.#path, query: { from, ...(to ? { to } : {}) } });
+  }
+
+  /** The graph that the session runs: nodes, edges, how far each came; its memory, if asked for. */
+  graph(options: { memory?: boolean } = {}): Promise<Schemas["GraphView"]> {
+    return this.#client.call("get", "/api/v1/sessions/{session_id}/graph", { path: this.#path, query: options.memory ? { include_memory: true } : {} });
+  }
+
+  /** Resumes a graph where it stood or from a checkpoint, with keys of its memory set first. */
+  resumeGraph(request: Schemas["ResumeGraphRequest"] = {}): Promise<Schemas["GraphResumed"]> {
+    return this.#client.call("post", "/api/v1/sessions/{session_id}/graph/resume", { path: this.#path, body: request });
+  }
+
+  /** The checkpoints of a graph, newest first. */
+  checkpoints(limit?: number): Promise<Schemas["CheckpointPage"]> {
+    return this.#client.call("get", "/api/v1/sessions/{session_id}/checkpoints", { path: this.#path, ...(limit ? { query: { limit } } : {}) });
+  }
+
+  /** A checkpoint of a graph; `latest` is the newest one. */
+  checkpoint(checkpointId: string, options: { memory?: boolean } = {}): Promise<Schemas["CheckpointView"]> {
+    return this.#client.call("get", "/api/v1/sessions/{session_id}/checkpoints/{checkpoint_id}", {
+      path: { ...this.#path, checkpoint_id: checkpointId },
+      query: options.memory ? { include_memory: true } : {},
+    });
+  }
+
+  /** What changed in a graph's memory and outputs from one checkpoint to another. */
+  memoryDiff(from: string, to: string): Promise<Schemas["CheckpointDiff"]> {
+    return this.#client.call("get", "/api/v1/sessions/{session_id}/checkpoints/diff", { path: this.#path, query: { from, to } });
   }
 
   /** Answers a permission request with one of its options; `message` is a prompt to the agent, too. */

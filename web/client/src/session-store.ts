@@ -11,7 +11,7 @@ import { Observable, type ReadonlyObservable } from "./observable.js";
 import { SessionApi } from "./session-api.js";
 import type { PitonSocket } from "./socket.js";
 import { type Delivery, RecordStream, type RecordSource } from "./stream.js";
-import type { Schemas, SessionStatus, Task } from "./types.js";
+import type { LogRecord, Schemas, SessionStatus, Task } from "./types.js";
 
 /** Records after which the whole status is asked for again: what it says beside the fold may differ. */
 const STATUS_KINDS = /^(session|run|wait|token|executor|agent|workspace|queue|prompt)\./;
@@ -29,6 +29,8 @@ export interface SessionStoreOptions {
   /** When to publish: by default the next animation frame, or soon where there is none. */
   schedule?: (publish: () => void) => void;
 }
+
+export type RecordListener = (record: LogRecord) => void;
 
 export type LoadState = "loading" | "ready" | "failed";
 
@@ -49,6 +51,7 @@ export class SessionStore {
   #fold = new SessionFold();
   #source: RecordSource | null = null;
   #stopWatching: (() => void) | null = null;
+  readonly #listeners = new Set<RecordListener>();
   #isScheduled = false;
   #isStatusWanted = false;
   #endStatusTimer: (() => void) | null = null;
@@ -94,6 +97,12 @@ export class SessionStore {
 
   get connection(): ReadonlyObservable<ConnectionState> {
     return this.#connection;
+  }
+
+  /** Calls back with each record as it comes, after the fold took it; what it returns ends that. */
+  onRecord(listener: RecordListener): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
   }
 
   /** Loads the session and follows it until `close()`. */
@@ -198,6 +207,7 @@ export class SessionStore {
     let isRedacted = false;
     for (const { record, change } of deliveries) {
       this.#fold.apply(record, change);
+      for (const listener of this.#listeners) listener(record);
       isRedacted ||= record.kind === "record.redacted";
       if (change || (STATUS_KINDS.test(record.kind) && !QUIET_KINDS.has(record.kind))) this.#isStatusWanted = true;
     }
@@ -252,7 +262,7 @@ function scheduleFrame(client: PitonClient, publish: () => void): void {
 const CLOSED: readonly string[] = ["completed", "failed", "cancelled"];
 
 /** What a fold begins with. */
-export function seedOf({ status, messages, queue, agent, last_seq }: Schemas["SessionBootstrap"]): SessionSeed {
+export function seedOf({ status, messages, queue, agent, lineages, last_seq }: Schemas["SessionBootstrap"]): SessionSeed {
   const outcome = (status.last_outcome ?? null) as Outcome | null;
   const run: RunView | null = status.run
     ? {
@@ -289,6 +299,9 @@ export function seedOf({ status, messages, queue, agent, last_seq }: Schemas["Se
     queue: queue.prompts as QueueEntry[],
     agent,
     closed: CLOSED.includes(status.status) ? (status.status as Outcome) : null,
+    graph: status.graph ?? null,
+    // A server before 0.2 does not say it.
+    lineages: lineages ?? [],
     status: { status: status.status, state: status.state, reason: status.reason, sentence: status.sentence },
     execution_id: status.agent_execution_id ?? null,
   };

@@ -125,7 +125,7 @@ impl Book {
                     }
                 }
                 // It is masked under its key all the same.
-                Err(error) => tracing::warn!(%error, "a secret could not be learned"),
+                Err(error) => tracing::warn!(%error, "a secret was not added to the masker"),
             }
         }
         self.masker.json(&mut value);

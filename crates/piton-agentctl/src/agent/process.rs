@@ -247,7 +247,7 @@ pub(super) async fn last_words<T>(
         read = &mut *reading => return read.ok(),
         () = timeout => {}
     }
-    tracing::error!("Its last words do not end; they are cut off");
+    tracing::error!("The agent's error output does not end; it is cut off");
     reading.abort();
     // The number of bytes is not known.
     note(owner, Fact::Dropped { why: "last_words_cut".to_owned(), bytes: 0 }).await;

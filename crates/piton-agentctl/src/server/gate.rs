@@ -61,11 +61,11 @@ fn may_enter(stream: &UnixStream) -> bool {
     match stream.peer_cred() {
         Ok(peer) if peer.uid() == own || peer.uid() == 0 => true,
         Ok(peer) => {
-            tracing::warn!("User {} was turned away", peer.uid());
+            tracing::warn!("Refused a connection of user {}", peer.uid());
             false
         }
         Err(error) => {
-            tracing::warn!("A client whose user is unknown was turned away: {error}");
+            tracing::warn!("Refused a connection of an unknown user: {error}");
             false
         }
     }

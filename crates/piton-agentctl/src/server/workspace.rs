@@ -179,7 +179,7 @@ async fn take(source: &mut SplitStream<WebSocket>, writer: &ShellWriter) {
         };
         if let Err(error) = done {
             // The shell has ended; what it last wrote is still on its way.
-            tracing::debug!("A shell takes no more: {error}");
+            tracing::debug!("A shell takes no more input: {error}");
             return std::future::pending().await;
         }
     }

@@ -72,7 +72,7 @@ impl Disk for OsDisk {
             file.write_all_at(format::flushed_line(spool_id, pos).as_bytes(), 0)
         };
         if let Err(error) = write() {
-            tracing::debug!("Up to where the spool is flushed is not written down: {error}");
+            tracing::debug!("The flushed position of the spool is not saved: {error}");
         }
     }
 }

@@ -314,7 +314,7 @@ fn json_of(pos: Pos, note: Note) -> Result<Arc<str>, JournalClosed> {
         Err(error) => dropped(error.to_string(), 0),
     };
     json.map(Into::into).map_err(|error| {
-        tracing::error!("Nothing can be written: {error}");
+        tracing::error!("The spool cannot be written: {error}");
         JournalClosed
     })
 }

@@ -224,7 +224,7 @@ impl Writer {
     fn settle(&mut self, jobs: &Receiver<Job>) {
         let mut pause = RETRY_MIN;
         while let Err(error) = self.write_all() {
-            tracing::warn!("The disk under the spool refuses: {error}");
+            tracing::warn!("The disk of the spool reports an error: {error}");
             self.shared.state().refused = Some(format!("The disk refuses: {error}"));
             let until = Instant::now() + pause;
             pause = (pause * 2).min(RETRY_MAX);

@@ -1,5 +1,6 @@
 //! Graphs and their checkpoints.
 
+use bytes::Bytes;
 use hyper::Method;
 use piton_core::id::SessionId;
 
@@ -7,9 +8,9 @@ use super::http::{encoded, with_query};
 use super::requests::of_session;
 use super::{Client, Result};
 use crate::graph::{
-    CheckpointDiff, CheckpointPage, CheckpointQuery, CheckpointView, CheckpointsPruned, DiffQuery,
-    GraphQuery, GraphResumed, GraphTimeline, GraphView, InspectQuery, PruneCheckpointsRequest,
-    ResumeGraphRequest, RunGraphRequest,
+    ArtifactList, ArtifactQuery, CheckpointDiff, CheckpointPage, CheckpointQuery, CheckpointView,
+    CheckpointsPruned, DiffQuery, GraphQuery, GraphResumed, GraphTimeline, GraphView, InspectQuery,
+    PruneCheckpointsRequest, ResumeGraphRequest, RunGraphRequest,
 };
 use crate::session::SessionCreated;
 
@@ -35,6 +36,21 @@ impl Client {
 
     pub async fn timeline(&self, session: &SessionId) -> Result<GraphTimeline> {
         self.get(&of_session(session, "/timeline")).await
+    }
+
+    /// The files that nodes left.
+    pub async fn artifacts(
+        &self,
+        session: &SessionId,
+        query: &ArtifactQuery,
+    ) -> Result<ArtifactList> {
+        self.get(&with_query(&of_session(session, "/artifacts"), query)).await
+    }
+
+    /// A file that a node left, byte for byte.
+    pub async fn artifact(&self, session: &SessionId, name: &str) -> Result<Bytes> {
+        let path = of_session(session, &format!("/artifacts/{}", encoded(name)));
+        Ok(self.whole(Method::GET, &path, None).await?.2)
     }
 
     pub async fn checkpoints(

@@ -20,7 +20,7 @@ use crate::problem::Problem;
 use crate::server::{SERVER_INFO_PATH, ServerInfo};
 pub use backoff::Backoff;
 pub use http::Replied;
-pub use socket::{Socket, SocketEvent};
+pub use socket::Socket;
 pub use sse::{Parser, SseEvent};
 pub use stream::{IndexEvents, IndexUpdate, Records};
 

@@ -124,7 +124,7 @@ impl Client {
         self.json(Method::DELETE, &with_query(&path, removal), None).await
     }
 
-    /// Has the prompts delivered that an interruption, a failure or a cancellation held.
+    /// Delivers the prompts that an interruption, a failure or a cancellation held.
     pub async fn release_queue(&self, session: &SessionId) -> Result<QueueChanged> {
         self.post(&of_session(session, "/queue/release"), &Empty {}).await
     }
@@ -332,7 +332,7 @@ impl Client {
         self.get("/api/v1/waits").await
     }
 
-    /// One open wait, with the whole of what it asks.
+    /// Returns one open wait with its whole question.
     pub async fn wait(&self, wait: &WaitId) -> Result<Wait> {
         self.get(&format!("/api/v1/waits/{wait}")).await
     }
@@ -373,7 +373,7 @@ impl Client {
         self.get(&format!("/api/v1/tasks/{task}")).await
     }
 
-    /// Gives a task another title, closes it, or reopens it.
+    /// Renames, closes or reopens a task.
     pub async fn update_task(&self, task: &TaskId, update: &TaskUpdate) -> Result<TaskChanged> {
         let path = format!("/api/v1/tasks/{task}");
         self.json(Method::PATCH, &path, Some(self.encode(update)?)).await

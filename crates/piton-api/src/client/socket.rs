@@ -16,33 +16,11 @@ use tokio_tungstenite::tungstenite::{self, Message};
 use super::http::unreachable;
 use super::{Backoff, Client, Endpoint, Error, RESPONSE_TIMEOUT, Result};
 use crate::problem::Problem;
+use crate::socket_event::SocketEvent;
 
 /// Events that wait to be taken while an answer is awaited; more than that, and the connection is
 /// made again behind what was taken.
 const PENDING_MAX: usize = 4_096;
-
-/// An event of a session.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SocketEvent {
-    /// `session.message.added`, `session.state_changed`, …
-    pub event: String,
-    pub payload: Map<String, Value>,
-}
-
-impl SocketEvent {
-    pub fn session_id(&self) -> Option<&str> {
-        self.payload.get("session_id")?.as_str()
-    }
-
-    pub fn seq(&self) -> Option<Seq> {
-        self.payload.get("seq")?.as_u64()
-    }
-
-    /// Another event of the same record follows.
-    fn has_more(&self) -> bool {
-        self.payload.get("more").and_then(Value::as_bool).unwrap_or(false)
-    }
-}
 
 #[derive(Deserialize)]
 struct Incoming {
@@ -141,7 +119,7 @@ impl Connection {
                 if self.pending.len() >= PENDING_MAX {
                     return Err(unreachable(&self.endpoint, "too many events are not taken"));
                 }
-                self.pending.push_back(SocketEvent { event, payload });
+                self.pending.push_back(SocketEvent::read(event, payload));
             } else if incoming.id == Some(id) {
                 return match incoming.error {
                     Some(problem) => Err(Error::Problem(problem)),
@@ -217,7 +195,7 @@ impl Socket {
                     Some(event) => Ok(Some(event)),
                     None => connection.next().await.map(|incoming| {
                         let Incoming { event, payload, .. } = incoming;
-                        Some(SocketEvent { event: event?, payload: payload? })
+                        Some(SocketEvent::read(event?, payload?))
                     }),
                 },
                 Err(error) => Err(error),

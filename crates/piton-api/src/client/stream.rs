@@ -5,8 +5,6 @@ use hyper::Method;
 use hyper::body::Incoming;
 use piton_core::Seq;
 use piton_core::id::SessionId;
-use serde::Deserialize;
-use serde_json::Value;
 
 use super::http::{refused, unreachable};
 use super::{Backoff, Client, Endpoint, Error, Parser, Result, SseEvent};
@@ -14,6 +12,7 @@ use crate::event::{
     GONE, Gone, INDEX, LISTING, Listing, TASK, TASK_DELETED, TASK_STATE_CHANGED, TASK_UPDATED,
     TaskGone,
 };
+use crate::record::FlatRecord;
 use crate::status::SessionSummary;
 use crate::task::{TaskStateChanged, TaskSummary};
 
@@ -80,11 +79,6 @@ impl Client {
     }
 }
 
-#[derive(Deserialize)]
-struct Numbered {
-    seq: Seq,
-}
-
 impl Records {
     /// The last seq that was given.
     pub fn position(&self) -> Seq {
@@ -93,7 +87,7 @@ impl Records {
 
     /// The next record, over lost connections and restarts of the server. Fails if the server
     /// refuses: the session was deleted, or the access token is not good any more. Safe to cancel.
-    pub async fn next(&mut self) -> Result<Value> {
+    pub async fn next(&mut self) -> Result<FlatRecord> {
         loop {
             match self.try_next().await {
                 Err(error) if error.is_connection() => {
@@ -116,7 +110,7 @@ impl Records {
 
     /// The next record of this connection, or of a new one if there is none. After an error of the
     /// connection the next call connects again, behind the last record that was given.
-    pub async fn try_next(&mut self) -> Result<Value> {
+    pub async fn try_next(&mut self) -> Result<FlatRecord> {
         self.connect().await?;
         let Some(connection) = &mut self.connection else { return Err(Error::NotRunning) };
         loop {
@@ -131,13 +125,12 @@ impl Records {
             if event.id.is_none() {
                 continue;
             }
-            let read = serde_json::from_str::<Numbered>(&event.data)
-                .and_then(|numbered| Ok((numbered.seq, serde_json::from_str(&event.data)?)));
-            let (seq, record) = read.map_err(|error| unreachable(&connection.endpoint, error))?;
-            if seq <= self.after {
+            let read = serde_json::from_str::<FlatRecord>(&event.data);
+            let record = read.map_err(|error| unreachable(&connection.endpoint, error))?;
+            if record.seq() <= self.after {
                 continue;
             }
-            self.after = seq;
+            self.after = record.seq();
             self.backoff.reset();
             return Ok(record);
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use piton_api::agent_view::AgentView;
-use piton_api::record::Message;
+use piton_api::record::{Lineage, Message};
 use piton_api::status::Wait;
 use piton_core::agent_view::{AgentView as CoreView, Feature};
 use piton_core::id::SessionId;
@@ -103,7 +103,9 @@ fn view(records: &[Record]) -> Value {
     let session = info.map_or(session, |info| info.session_id.clone());
     let run = state.facts.run.as_ref();
     let live = run.filter(|run| run.is_open() && state.facts.closed.is_none());
-    let items = conversation::build(records, live.map(|run| &run.run_id)).unwrap();
+    let mut items = conversation::build(records, live.map(|run| &run.run_id)).unwrap();
+    let segments = state.turns.live_segments(state.last_seq);
+    conversation::mark_abandoned(&mut items, segments.as_deref());
     let items: Vec<Message> = items.into_iter().map(Message::from).collect();
     let (run, interruption) = run.map_or((Value::Null, Value::Null), run_view);
     json!({
@@ -111,6 +113,7 @@ fn view(records: &[Record]) -> Value {
         "title": info.and_then(|info| info.title.clone()),
         "task_id": info.and_then(|info| info.task_id.clone()),
         "agent_profile_id": info.and_then(|info| info.agent_profile_id.clone()),
+        "graph": state.facts.graph,
         "last_seq": state.last_seq,
         "items": items,
         "run": run,
@@ -119,6 +122,7 @@ fn view(records: &[Record]) -> Value {
         "queue": queue(records, &state),
         "agent": agent(records, &state),
         "closed": state.facts.closed,
+        "lineages": state.turns.lineages.starts().iter().map(Lineage::from).collect::<Vec<_>>(),
     })
 }
 

@@ -97,7 +97,7 @@ pub(crate) fn measure(table: &mut Table) -> Result<()> {
     let (our, their) = (Seen::millis(&ours), Seen::millis(&theirs));
     let seconds = |times: &[Duration]| times.iter().map(Duration::as_secs_f64).collect::<Vec<_>>();
     table.ratio(
-        "q. A prompt with an image of 5 MB, p50",
+        "r. A prompt with an image of 5 MB, p50",
         (format!("{} ms", short(our.median())), format!("{} ms", short(their.median()))),
         Seen::ratios(&seconds(&ours), &seconds(&theirs)),
         Target::AtMost(1.5),

@@ -1,4 +1,4 @@
-//! `piton complete`: what the completion scripts ask for while somebody types: ids of sessions, tasks
+//! `piton complete`: what the completion scripts ask for while a user types: ids of sessions, tasks
 //! and waits, names of agents. Never fails: a shell that completes has no place for errors.
 
 use clap::{ArgAction, CommandFactory as _};
@@ -90,7 +90,7 @@ async fn ids(
     }
     found.sort_by(|a, b| b.0.cmp(&a.0));
     found.dedup_by(|a, b| a.0 == b.0);
-    // The beginnings are alike: the end is offered, unless somebody begins with the beginning.
+    // The beginnings are alike: the end is offered, unless the word is a beginning.
     if !found.iter().any(|(id, _)| !word.is_empty() && id.starts_with(word)) {
         let shown = ShownIds::short(found.iter().map(|(id, _)| id.as_str()));
         found = found.iter().map(|(id, what)| (shown.shown(id), what.clone())).collect();

@@ -165,8 +165,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, global: &Global, args: Args) 
     // Alive first, then a look at who converts the store, as offline writers do.
     let alive = locks.hold(ids.boot()?)?;
     conversion::refuse(&data)?;
-    let store = stores::open_or_create_store(&cx.settings)?;
-    let kind = stores::detect(&data)?.unwrap_or(cx.settings.store.value);
+    let (store, store_features) = stores::open_or_create_with_features(&cx.settings)?;
     let program = std::env::current_exe()?;
     let rules = PermissionRules::new(cx.settings.permissions.rules.clone());
     let standalone = Standalone::new(&data, program.clone(), vec!["agentctl".into()]);
@@ -185,7 +184,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, global: &Global, args: Args) 
         profiles: agents::all(&cx.settings)?,
         default_agent: cx.settings.chat_agent.value.clone(),
         policy: cx.settings.resume.policy(),
-        store_features: crate::graphs::features(kind),
+        store_features,
         checkpoint: cx.settings.checkpoint.clone(),
         snapshots: Some(data.join(SNAPSHOTS_FOLDER)),
         ..EngineOptions::new(options, &data)
@@ -296,7 +295,7 @@ async fn ended(reloader: &dyn Reload) -> Result<Exit> {
             _ = hangup.recv() => {
                 if let Err(error) = reloader.reload() {
                     let ReloadError { code, message } = error;
-                    tracing::error!(%code, %message, "the settings stay as they were");
+                    tracing::error!(%code, %message, "the settings were not reloaded");
                 }
             }
         }

@@ -1,6 +1,7 @@
-//! A permission request on the screen, and the keys that answer it. No key counts before all of the
-//! request was on the screen and nothing was typed for a moment: whatever is typed until then was meant
-//! for the prompt, and goes there. Pure.
+//! A permission request on the screen, and the keys that answer it. A key answers only if all of the
+//! request was on the screen, and nothing else was typed for a moment before it and a moment behind it.
+//! Whatever else is typed goes to the prompt; from then on nothing answers until Tab gives the request
+//! the keys again. Pure.
 
 use std::time::{Duration, Instant};
 
@@ -8,11 +9,15 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::text::{Line, Span};
 
 use super::highlight::Highlighter;
+use super::human;
 use super::render::diff_row;
-use super::rows::{ACCENT, QUIET, Row, STRONG, WAITING, cut, row, span, style, wrap};
+use super::rows::{ACCENT, CHOSEN, QUIET, Row, STRONG, WAITING, cut, row, span, style, wrap};
 use crate::commands::chat::screen::Question;
 use crate::permission_text;
 use crate::ui::Tone;
+
+/// The keys of the options, in their order; `m` and `r` have another meaning.
+const OPTION_KEYS: &str = "123456789abcdefghijklnopqstuvwxyz";
 
 #[derive(Debug)]
 pub(crate) struct Asking {
@@ -28,25 +33,46 @@ pub(crate) struct Asking {
     /// Since when nothing was typed and all that is shown is shown; `None` until it is drawn.
     quiet_since: Option<Instant>,
     is_armed: bool,
+    /// A text is being typed: keys go there until Tab is pressed.
+    is_typing: bool,
+    /// A key that answers if nothing follows it.
+    pending: Option<Pending>,
 }
 
-/// What a key means.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Pressed {
-    /// It was typed before keys counted: it belongs to the prompt.
-    Early,
-    /// It moved the request.
-    Scrolled,
-    /// It means nothing here.
-    Other,
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    key: char,
+    meaning: Meaning,
+    since: Instant,
+}
+
+/// How a request is answered, or what else is done about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
     RejectAndSay,
     /// A standing rule of Piton's own.
     Rule,
     Option(usize),
+    /// A question without options is answered with a text.
+    Text,
+}
+
+/// What a key means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pressed {
+    /// It belongs to the prompt, behind the key that was not followed by quiet.
+    Typed { before: Option<char> },
+    /// It moved the request, or gave it the keys.
+    Taken,
+    /// It means this if nothing follows it for a moment.
+    Pending,
+    /// It means this.
+    Meant(Meaning),
 }
 
 impl Asking {
-    pub(crate) fn new(question: Question) -> Self {
+    /// With a draft, keys go to the draft first.
+    pub(crate) fn new(question: Question, has_draft: bool) -> Self {
         Self {
             question,
             first: 0,
@@ -56,6 +82,8 @@ impl Asking {
             width: 0,
             quiet_since: None,
             is_armed: false,
+            is_typing: has_draft,
+            pending: None,
         }
     }
 
@@ -64,24 +92,29 @@ impl Asking {
         self.quiet_since.is_some() && self.seen >= self.total
     }
 
-    #[cfg(test)]
-    fn is_armed(&self) -> bool {
-        self.is_armed
+    /// A text is being typed beside it.
+    pub(crate) fn is_typing(&self) -> bool {
+        self.is_typing
     }
 
-    /// When keys are to count, if they do not yet.
+    /// When the next moment of quiet is over.
     pub(crate) fn due_at(&self, delay: Duration) -> Option<Instant> {
-        if self.is_armed || !self.is_whole() {
+        if let Some(pending) = self.pending {
+            return Some(pending.since + delay);
+        }
+        if self.is_armed || self.is_typing || !self.is_whole() {
             return None;
         }
         self.quiet_since.map(|since| since + delay)
     }
 
-    /// Keys count, if the time has come.
-    pub(crate) fn arm(&mut self, now: Instant, delay: Duration) {
-        if self.due_at(delay).is_some_and(|due| due <= now) {
-            self.is_armed = true;
+    /// A moment of quiet may be over: keys count then, and the one that was pressed before it is meant.
+    pub(crate) fn arm(&mut self, now: Instant, delay: Duration) -> Option<Meaning> {
+        if self.due_at(delay).is_none_or(|due| due > now) {
+            return None;
         }
+        self.is_armed = true;
+        self.pending.take().map(|pending| pending.meaning)
     }
 
     /// It is on the screen as it was laid out last.
@@ -90,11 +123,35 @@ impl Asking {
         self.quiet_since.get_or_insert(now);
     }
 
+    /// Something else is on the screen: keys count again when it was drawn again.
+    pub(crate) fn hide(&mut self) {
+        self.quiet_since = None;
+        self.is_armed = false;
+        self.pending = None;
+    }
+
+    /// A text is typed or pasted; answers the key that was not followed by quiet.
+    pub(crate) fn begin_typing(&mut self, read_at: Instant) -> Option<char> {
+        self.is_typing = true;
+        self.disturb(read_at)
+    }
+
+    /// A moment of quiet begins again.
+    pub(crate) fn disturb(&mut self, read_at: Instant) -> Option<char> {
+        self.is_armed = false;
+        if let Some(since) = &mut self.quiet_since {
+            *since = (*since).max(read_at);
+        }
+        self.pending.take().map(|pending| pending.key)
+    }
+
     pub(crate) fn press(&mut self, key: KeyEvent, read_at: Instant) -> Pressed {
+        let is_text = matches!(key.code, KeyCode::Char(_))
+            && !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
+        let is_space = key.code == KeyCode::Char(' ') && !self.is_typing;
         let is_scroll =
-            matches!(key.code, KeyCode::Up | KeyCode::Down | KeyCode::PageUp | KeyCode::PageDown)
-                || (key.code == KeyCode::Char(' ') && !self.is_whole() && self.total > self.page);
-        if is_scroll && self.total > self.page {
+            matches!(key.code, KeyCode::Up | KeyCode::Down | KeyCode::PageUp | KeyCode::PageDown);
+        if (is_scroll || is_space) && self.total > self.page && self.pending.is_none() {
             self.scroll(
                 match key.code {
                     KeyCode::Up => -1,
@@ -104,27 +161,48 @@ impl Asking {
                 },
                 read_at,
             );
-            return Pressed::Scrolled;
+            return Pressed::Taken;
+        }
+        if key.code == KeyCode::Tab && self.pending.is_none() {
+            self.is_typing = false;
+            self.disturb(read_at);
+            return Pressed::Taken;
+        }
+        if let Some(pending) = self.pending
+            && key.code == KeyCode::Enter
+        {
+            self.pending = None;
+            return Pressed::Meant(pending.meaning);
         }
         let was_read_before = self.quiet_since.is_none_or(|since| read_at < since);
-        if !self.is_armed || was_read_before {
-            // A moment of quiet begins again.
-            if let Some(since) = &mut self.quiet_since {
-                *since = (*since).max(read_at);
-            }
-            return Pressed::Early;
+        let counts = self.is_armed && !self.is_typing && self.pending.is_none() && !was_read_before;
+        if let (KeyCode::Char(c), true, true) = (key.code, is_text, counts)
+            && let Some(meaning) = self.meaning(c)
+        {
+            self.pending = Some(Pending { key: c, meaning, since: read_at });
+            return Pressed::Pending;
         }
-        if key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) {
-            return Pressed::Other;
-        }
-        match key.code {
-            KeyCode::Char(c @ '1'..='9') => {
-                let at = usize::from(u8::try_from(c).unwrap_or(b'1') - b'1');
-                if at < self.question.options.len() { Pressed::Option(at) } else { Pressed::Other }
+        let before = if is_text { self.begin_typing(read_at) } else { self.disturb(read_at) };
+        self.is_typing |= before.is_some();
+        Pressed::Typed { before }
+    }
+
+    /// What the choice of an option is on the wire.
+    pub(crate) fn answer_of(&self, option_id: &str) -> serde_json::Value {
+        human::answer_of(&self.question, option_id)
+    }
+
+    fn meaning(&self, c: char) -> Option<Meaning> {
+        let is_human = human::is_human(&self.question);
+        match c {
+            't' if is_human && self.question.options.is_empty() => Some(Meaning::Text),
+            'm' | 'r' if is_human => None,
+            'm' => self.question.rejection().map(|_| Meaning::RejectAndSay),
+            'r' => Some(Meaning::Rule),
+            c => {
+                let at = OPTION_KEYS.chars().position(|key| key == c)?;
+                (at < self.question.options.len()).then_some(Meaning::Option(at))
             }
-            KeyCode::Char('m') if self.question.rejection().is_some() => Pressed::RejectAndSay,
-            KeyCode::Char('r') => Pressed::Rule,
-            _ => Pressed::Other,
         }
     }
 
@@ -140,8 +218,18 @@ impl Asking {
     /// The card: at most so many rows, of which the options are always a part.
     pub(crate) fn rows(&mut self, width_max: usize, height_max: usize) -> Vec<Row> {
         let inner = width_max.saturating_sub(2).max(8);
-        let request = self.request_rows(inner);
-        let mut foot = self.foot(inner);
+        let mut request = self.request_rows(inner);
+        let mut foot = self.keys_rows(inner, Options::Below);
+        // Options that leave no room for the request are a part of what is scrolled.
+        if foot.len() > height_max / 2 && !self.question.options.is_empty() {
+            request.push(Line::default());
+            request.extend(self.option_rows(inner));
+            foot = self.keys_rows(inner, Options::InRequest);
+        }
+        if let Some(hint) = self.more_hint() {
+            foot = vec![hint];
+        }
+        let was_at_end = self.total > 0 && self.first + self.page >= self.total;
         let page = height_max.saturating_sub(foot.len() + 1).max(1);
         if self.width != width_max || self.total != request.len() {
             // At another width, what was not seen yet is another part of it.
@@ -152,9 +240,14 @@ impl Asking {
         }
         self.total = request.len();
         self.page = page.min(self.total);
+        if was_at_end {
+            // The keys take more rows than the hint before them: the end stays on the screen.
+            self.first = self.total;
+        }
         self.first = self.first.min(self.total.saturating_sub(self.page));
         let is_long = self.total > self.page;
         let heading = match self.question.request.kind.as_deref() {
+            Some(human::KIND) => "The graph asks",
             Some("execute") => "Run this command?",
             Some("edit") => "Make this change?",
             Some("delete") => "Delete this?",
@@ -197,30 +290,97 @@ impl Asking {
             .collect()
     }
 
-    fn foot(&self, width_max: usize) -> Vec<Row> {
-        if self.total > 0 && !self.is_whole() && self.seen < self.total && self.total > self.page {
-            let more = self.total.saturating_sub(self.seen.max(self.first + self.page));
-            if more > 0 {
-                let words =
-                    format!("{more} more lines: space or ↓ shows them, then you can answer");
-                return vec![row(words, ACCENT)];
+    fn styles(&self) -> (ratatui::style::Style, ratatui::style::Style) {
+        let plain = ratatui::style::Style::new();
+        if self.is_armed { (ACCENT.patch(STRONG), plain) } else { (QUIET, QUIET) }
+    }
+
+    /// The options with their keys, each on rows of its own.
+    fn option_rows(&self, width_max: usize) -> Vec<Row> {
+        let (key_style, text_style) = self.styles();
+        let mut keys = OPTION_KEYS.chars();
+        let mut rows = Vec::new();
+        for (at, (id, name)) in self.question.options.iter().enumerate() {
+            let is_pending =
+                self.pending.is_some_and(|pending| pending.meaning == Meaning::Option(at));
+            let text_style = if is_pending { CHOSEN } else { text_style };
+            let line = match keys.next() {
+                Some(key) => Line::from(vec![
+                    span(key.to_string(), key_style),
+                    Span::raw(" "),
+                    span(crate::text::one_line(name), text_style),
+                ]),
+                // More options than keys: the command line takes them all.
+                None => row(
+                    format!(
+                        "  {}: piton sessions answer {} {id}",
+                        crate::text::one_line(name),
+                        self.question.wait_id
+                    ),
+                    QUIET,
+                ),
+            };
+            rows.extend(wrap(line, width_max, 2));
+        }
+        rows
+    }
+
+    /// While a part was not on the screen yet: how it gets there.
+    fn more_hint(&self) -> Option<Row> {
+        if self.is_whole() || self.seen >= self.total || self.total <= self.page {
+            return None;
+        }
+        let more = self.total.saturating_sub(self.seen.max(self.first + self.page));
+        let key = if self.is_typing { "↓" } else { "space or ↓" };
+        (more > 0).then(|| {
+            row(format!("{more} more lines: {key} shows them, then you can answer"), ACCENT)
+        })
+    }
+
+    fn keys_rows(&self, width_max: usize, options: Options) -> Vec<Row> {
+        let (key_style, text_style) = self.styles();
+        let count = self.question.options.len();
+        let names = || self.question.options.iter().map(|(_, name)| crate::text::one_line(name));
+        let is_wide =
+            |name: &String| unicode_width::UnicodeWidthStr::width(name.as_str()) + 5 > width_max;
+        let mut rows: Vec<Row> = Vec::new();
+        let mut entries: Vec<(String, String, Option<Meaning>)> = Vec::new();
+        match options {
+            Options::InRequest => {
+                let last = OPTION_KEYS.chars().nth(count.min(OPTION_KEYS.len()) - 1).unwrap_or('1');
+                entries.push((format!("1 to {last}"), "choose an option".to_owned(), None));
+            }
+            Options::Below if count > OPTION_KEYS.len() || names().any(|name| is_wide(&name)) => {
+                rows = self.option_rows(width_max);
+            }
+            Options::Below => {
+                entries.extend(
+                    OPTION_KEYS.chars().zip(names()).enumerate().map(|(at, (key, name))| {
+                        (key.to_string(), name, Some(Meaning::Option(at)))
+                    }),
+                );
             }
         }
-        let key_style = if self.is_armed { ACCENT.patch(STRONG) } else { QUIET };
-        let text_style = if self.is_armed { ratatui::style::Style::new() } else { QUIET };
-        let mut entries: Vec<(String, String)> = Vec::new();
-        for (at, (_, name)) in self.question.options.iter().enumerate().take(9) {
-            entries.push(((at + 1).to_string(), name.clone()));
-        }
         if self.question.rejection().is_some() {
-            entries.push(("m".to_owned(), "reject and say why".to_owned()));
+            let meaning = Some(Meaning::RejectAndSay);
+            entries.push(("m".to_owned(), "reject and say why".to_owned(), meaning));
         }
-        entries.push(("r".to_owned(), "add a rule of Piton".to_owned()));
-        entries.push(("esc".to_owned(), "stop the turn".to_owned()));
-        let mut rows: Vec<Row> = Vec::new();
+        let is_human = human::is_human(&self.question);
+        if is_human && count == 0 {
+            let meaning = Some(Meaning::Text);
+            entries.push(("t".to_owned(), "answer with a text".to_owned(), meaning));
+        }
+        if !is_human {
+            entries.push(("r".to_owned(), "add a rule of Piton".to_owned(), Some(Meaning::Rule)));
+        }
+        let stop = if is_human { "cancel the run" } else { "stop the turn" };
+        entries.push(("esc".to_owned(), stop.to_owned(), None));
+        let pending = self.pending.map(|pending| pending.meaning);
         let mut line: Vec<Span<'static>> = Vec::new();
         let mut used = 0;
-        for (key, name) in entries {
+        for (key, name, meaning) in entries {
+            let is_pending = meaning.is_some() && meaning == pending;
+            let text_style = if is_pending { CHOSEN } else { text_style };
             let pieces =
                 [span(key, key_style), Span::raw(" "), span(name, text_style), Span::raw("   ")];
             let wide: usize = pieces.iter().map(Span::width).sum();
@@ -232,77 +392,22 @@ impl Asking {
             line.extend(pieces);
         }
         rows.push(Line::from(line));
+        if self.is_typing {
+            rows.push(row("tab, then a key answers; what you type goes to the prompt", ACCENT));
+        }
         rows
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use piton_core::permission::PermissionRequest;
-    use serde_json::json;
-
-    use super::*;
-    use crate::terminal::rows::plain;
-
-    const DELAY: Duration = Duration::from_millis(300);
-
-    fn asking(command: &str) -> Asking {
-        let question = json!({"toolCall": {"title": "Push", "kind": "execute", "rawInput": {"command": command}},
-            "options": [{"optionId": "y", "name": "Allow", "kind": "allow_once"},
-                {"optionId": "a", "name": "Always allow", "kind": "allow_always"},
-                {"optionId": "n", "name": "Reject", "kind": "reject_once"}]});
-        let request = PermissionRequest::new(&question, []);
-        let options =
-            request.options.iter().map(|o| (o.option_id.clone(), o.name.clone())).collect();
-        Asking::new(Question { wait_id: "wait_1".to_owned(), request, options })
-    }
-
-    fn text(rows: &[Row]) -> String {
-        rows.iter().map(|row| plain(row).trim_end().to_owned()).collect::<Vec<_>>().join("\n")
-    }
-
-    fn key(c: char) -> KeyEvent {
-        KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE)
-    }
-
-    #[test]
-    fn keys_count_after_a_moment_of_quiet_and_what_comes_before_is_typed() {
-        let start = Instant::now();
-        let ms = |ms: u64| start + Duration::from_millis(ms);
-        let mut asking = asking("git push");
-        asking.rows(60, 20);
-        assert_eq!(asking.press(key('1'), ms(0)), Pressed::Early);
-        asking.drawn(ms(10));
-        assert_eq!(asking.press(key('1'), ms(200)), Pressed::Early);
-        asking.arm(ms(320), DELAY);
-        assert!(!asking.is_armed(), "something was typed 120 ms ago");
-        assert_eq!(asking.due_at(DELAY), Some(ms(500)));
-        asking.arm(ms(500), DELAY);
-        assert_eq!(asking.press(key('1'), ms(501)), Pressed::Option(0));
-        assert_eq!(asking.press(key('9'), ms(501)), Pressed::Other);
-        assert_eq!(asking.press(key('m'), ms(501)), Pressed::RejectAndSay);
-        assert_eq!(asking.press(key('1'), ms(5)), Pressed::Early, "read before it was drawn");
-    }
-
-    #[test]
-    fn a_long_command_is_answered_only_after_its_end_was_shown() {
-        let start = Instant::now();
-        let command: Vec<String> = (1..=30).map(|n| format!("step {n}")).collect();
-        let mut asking = asking(&command.join("\n"));
-        insta::assert_snapshot!(text(&asking.rows(40, 10)));
-        asking.drawn(start);
-        assert!(!asking.is_whole() && asking.due_at(DELAY).is_none());
-        asking.arm(start + DELAY * 9, DELAY);
-        assert_eq!(asking.press(key('1'), start + DELAY * 9), Pressed::Early);
-        for _ in 0..10 {
-            asking.press(key(' '), start);
-            asking.rows(40, 10);
-            asking.drawn(start);
-        }
-        assert!(asking.is_whole());
-        assert!(text(&asking.rows(40, 10)).contains("step 30"));
-        asking.arm(start + DELAY, DELAY);
-        insta::assert_snapshot!(text(&asking.rows(40, 10)));
-        assert_eq!(asking.press(key('2'), start + DELAY), Pressed::Option(1));
-    }
+/// Where the options stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Options {
+    /// Under the request, always on the screen.
+    Below,
+    /// In the request, and scrolled with it.
+    InRequest,
 }
+
+#[cfg(test)]
+#[path = "asking_tests.rs"]
+mod tests;

@@ -28,6 +28,7 @@ pub(crate) const ALL: &[Command] = &[
     command("new", "Begin a new session in this folder"),
     command("fork", "Continue in a copy of this session"),
     command("rewind", "Go back before the last turn, or N turns: files and conversation"),
+    command("checkpoint", "List the checkpoints, one before and after each turn, for /rewind ID"),
     command("undo", "Take the last rewind back"),
     command("transcript", "Show all of the conversation, as Ctrl-T does"),
     command("close", "End the session and its agent"),

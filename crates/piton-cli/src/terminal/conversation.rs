@@ -10,8 +10,9 @@ use piton_core::reason::Reason;
 use piton_core::resume::{self, Context};
 use serde_json::Value;
 
+use super::human;
 use super::tool::Tool;
-use crate::commands::chat::screen::{Question, answer_words, question};
+use crate::commands::chat::screen::{Question, answer_words};
 use crate::context_choices;
 use crate::show;
 use crate::ui::Tone;
@@ -110,6 +111,13 @@ pub(crate) struct Conversation {
     shown_messages: VecDeque<String>,
     /// An agent has said or done something.
     has_past: bool,
+    /// The node of a graph that was started last.
+    pub(crate) node: Option<String>,
+}
+
+/// What a session is called that runs a graph.
+pub(crate) fn graph_title(name: &str, goal: Option<&str>) -> String {
+    goal.map_or_else(|| format!("graph {name}"), |goal| format!("graph {name}: {goal}"))
 }
 
 impl Conversation {
@@ -189,6 +197,24 @@ impl Conversation {
                 self.note(Tone::Bad, text("message"));
             }
             "agent.exited" => self.agent = AgentState::Unknown,
+            "graph.bound" => {
+                let goal = record["spec"]["goal"].as_str();
+                self.note(Tone::Title, graph_title(text("name"), goal));
+            }
+            "node.started" => {
+                self.node = Some(text("path").to_owned());
+                let attempt = record["attempt"].as_u64().unwrap_or(1);
+                if attempt > 1 {
+                    self.note(Tone::Quiet, format!("{}: attempt {attempt}", text("path")));
+                }
+            }
+            "node.completed" => {
+                let ms = record["latency_ms"].as_u64().unwrap_or_default();
+                let time = format!("{}.{} s", ms / 1_000, ms % 1_000 / 100);
+                self.note(Tone::Good, format!("{}  {time}", text("path")));
+            }
+            "node.failed" => self.note(Tone::Bad, format!("{}: {}", text("path"), text("error"))),
+            "node.skipped" => self.note(Tone::Quiet, format!("{} is skipped", text("path"))),
             _ => self.ended(kind, record),
         }
     }
@@ -354,7 +380,7 @@ impl Conversation {
 
     fn asked(&mut self, record: &Value) {
         self.end_messages();
-        let Some(question) = question(record) else { return };
+        let Some(question) = human::question(record) else { return };
         let (wait_id, title) = (question.wait_id.clone(), question.request.title.clone());
         let options = question.options.clone();
         self.items.push(Item::Asked { wait_id, title, options, answer: None });

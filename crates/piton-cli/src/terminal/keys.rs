@@ -13,7 +13,11 @@ const SEQUENCE_BYTES_MAX: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
     Key(KeyEvent),
-    Paste(String),
+    /// Its text, and how many bytes of it were too many.
+    Paste {
+        text: String,
+        left_out: usize,
+    },
     /// Rows to scroll by the mouse wheel; negative is up.
     Wheel(i16),
 }
@@ -24,6 +28,8 @@ pub(crate) struct Decoder {
     held: Vec<u8>,
     /// A bracketed paste that has not ended.
     paste: Option<Vec<u8>>,
+    /// Bytes of it that were too many.
+    left_out: usize,
 }
 
 /// What the beginning of some bytes is.
@@ -42,8 +48,8 @@ impl Decoder {
         loop {
             if self.paste.is_some() {
                 match self.take_paste(rest) {
-                    Some((text, behind)) => {
-                        inputs.push(Input::Paste(text));
+                    Some((paste, behind)) => {
+                        inputs.push(paste);
                         rest = behind;
                     }
                     None => return inputs,
@@ -58,8 +64,8 @@ impl Decoder {
                 let behind = self.held.split_off(PASTE_BEGIN.len());
                 self.held.clear();
                 self.paste = Some(Vec::new());
-                if let Some((text, behind)) = self.take_paste(&behind) {
-                    inputs.push(Input::Paste(text));
+                if let Some((paste, behind)) = self.take_paste(&behind) {
+                    inputs.push(paste);
                     self.held = behind.to_vec();
                 }
                 continue;
@@ -92,7 +98,7 @@ impl Decoder {
     }
 
     /// The rest of a paste, and what is behind it; `None` if it has not ended.
-    fn take_paste<'a>(&mut self, bytes: &'a [u8]) -> Option<(String, &'a [u8])> {
+    fn take_paste<'a>(&mut self, bytes: &'a [u8]) -> Option<(Input, &'a [u8])> {
         let paste = self.paste.get_or_insert_default();
         // The end may be cut in two.
         let before = paste.len();
@@ -102,14 +108,19 @@ impl Decoder {
         let Some(end) = found else {
             if paste.len() > PASTE_BYTES_MAX + PASTE_END.len() {
                 // The tail stays: the end of the paste may begin in it.
-                paste.drain(PASTE_BYTES_MAX..paste.len() - PASTE_END.len());
+                let too_many = PASTE_BYTES_MAX..paste.len() - PASTE_END.len();
+                self.left_out += too_many.len();
+                paste.drain(too_many);
             }
             return None;
         };
         let behind = (end + PASTE_END.len()).saturating_sub(before).min(bytes.len());
-        let text = String::from_utf8_lossy(&paste[..end]).replace("\r\n", "\n").replace('\r', "\n");
+        let kept = end.min(PASTE_BYTES_MAX);
+        let left_out = std::mem::take(&mut self.left_out) + end - kept;
+        let text =
+            String::from_utf8_lossy(&paste[..kept]).replace("\r\n", "\n").replace('\r', "\n");
         self.paste = None;
-        Some((text, &bytes[behind..]))
+        Some((Input::Paste { text, left_out }, &bytes[behind..]))
     }
 }
 
@@ -296,6 +307,10 @@ mod tests {
         key(code, KeyModifiers::NONE)
     }
 
+    fn pasted(text: impl Into<String>) -> Input {
+        Input::Paste { text: text.into(), left_out: 0 }
+    }
+
     fn decoded(bytes: &[u8]) -> Vec<Input> {
         let mut decoder = Decoder::default();
         let mut inputs = decoder.push(bytes);
@@ -339,7 +354,7 @@ mod tests {
         let bytes = "aü\x1b[1;3C\x1b[200~one\r\ntwo\x1b[201~z\x1bOB".as_bytes();
         let whole = decoded(bytes);
         assert_eq!(whole.len(), 6);
-        assert_eq!(whole[3], Input::Paste("one\ntwo".to_owned()));
+        assert_eq!(whole[3], pasted("one\ntwo"));
         for cut in 0..=bytes.len() {
             let mut decoder = Decoder::default();
             let mut inputs = decoder.push(&bytes[..cut]);
@@ -363,7 +378,21 @@ mod tests {
         let endless = [b"\x1b[".as_slice(), &[b'1'; 100]].concat();
         assert!(!decoded(&endless).is_empty(), "it is not waited for");
         let paste = [PASTE_BEGIN, b"a\xffb", PASTE_END].concat();
-        assert_eq!(decoded(&paste), [Input::Paste("a\u{fffd}b".to_owned())]);
+        assert_eq!(decoded(&paste), [pasted("a\u{fffd}b")]);
+    }
+
+    #[test]
+    fn a_paste_that_is_too_long_says_how_much_is_left_out() {
+        for too_many in [0, 1, 5, 6, 7, 100_000] {
+            let text = "x".repeat(PASTE_BYTES_MAX + too_many);
+            let bytes = [PASTE_BEGIN, text.as_bytes(), PASTE_END, b"z"].concat();
+            let mut decoder = Decoder::default();
+            let chunks = bytes.chunks(65_536);
+            let inputs: Vec<Input> = chunks.flat_map(|chunk| decoder.push(chunk)).collect();
+            let text = "x".repeat(PASTE_BYTES_MAX);
+            let paste = Input::Paste { text, left_out: too_many };
+            assert!(inputs == [paste, plain(KeyCode::Char('z'))], "{too_many} too many");
+        }
     }
 
     #[test]
@@ -372,6 +401,6 @@ mod tests {
         let bytes = [PASTE_BEGIN, text.as_bytes(), PASTE_END, b"x"].concat();
         let mut decoder = Decoder::default();
         let inputs: Vec<Input> = bytes.chunks(4096).flat_map(|chunk| decoder.push(chunk)).collect();
-        assert_eq!(inputs, [Input::Paste(text), plain(KeyCode::Char('x'))]);
+        assert_eq!(inputs, [pasted(text), plain(KeyCode::Char('x'))]);
     }
 }

@@ -12,8 +12,8 @@ const FOLDER: &str = "terminal";
 const HISTORY_ENTRIES_MAX: usize = 1_000;
 /// A history file that is longer than this is rewritten with its last entries.
 const HISTORY_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// A longer prompt is not kept in the history.
-const ENTRY_BYTES_MAX: usize = 64 * 1024;
+/// A longer prompt is kept in the history of this process alone.
+pub(crate) const ENTRY_BYTES_MAX: usize = 1024 * 1024;
 
 fn folder(data: &Path, name: &str) -> io::Result<PathBuf> {
     let folder = data.join(FOLDER).join(name);
@@ -104,11 +104,25 @@ impl History {
             text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         let old = entries.len().saturating_sub(HISTORY_ENTRIES_MAX);
         entries.drain(..old);
-        let history = Self { path: Some(path), entries, at: None, typed: String::new() };
+        let mut history = Self { path: Some(path), entries, at: None, typed: String::new() };
         if text.len() as u64 > HISTORY_BYTES_MAX {
+            history.drop_oldest();
             history.rewrite()?;
         }
         Ok(history)
+    }
+
+    /// Half of what a file may have stays, so that it is not rewritten each time.
+    fn drop_oldest(&mut self) {
+        let mut left = HISTORY_BYTES_MAX / 2;
+        let fits = |entry: &&String| {
+            let length = entry.len() as u64;
+            left = left.saturating_sub(length);
+            left > 0
+        };
+        let kept = self.entries.iter().rev().take_while(fits).count();
+        let old = self.entries.len() - kept;
+        self.entries.drain(..old);
     }
 
     fn rewrite(&self) -> io::Result<()> {
@@ -126,14 +140,13 @@ impl History {
     pub(crate) fn add(&mut self, text: &str) -> io::Result<()> {
         self.at = None;
         let text = text.trim_end();
-        if text.is_empty()
-            || text.len() > ENTRY_BYTES_MAX
-            || self.entries.last().is_some_and(|last| last == text)
-        {
+        if text.is_empty() || self.entries.last().is_some_and(|last| last == text) {
             return Ok(());
         }
         self.entries.push(text.to_owned());
-        let Some(path) = &self.path else { return Ok(()) };
+        let Some(path) = self.path.as_ref().filter(|_| text.len() <= ENTRY_BYTES_MAX) else {
+            return Ok(());
+        };
         let mut file = File::options().append(true).create(true).mode(0o600).open(path)?;
         // Begun on a line of its own, also behind one that was cut off.
         file.write_all(format!("{}\n", serde_json::Value::from(text)).as_bytes())
@@ -226,5 +239,25 @@ mod tests {
         assert_eq!(history.newer(), None);
         assert_eq!(history.matches("t"), ["Three", "two\nlines"]);
         assert_eq!(History::open(data.path(), "/b").unwrap().older(""), None);
+    }
+
+    /// A paste of a megabyte is kept on the disk, a longer one in this process; the file stays bounded.
+    #[test]
+    fn long_prompts_are_kept() {
+        let data = tempfile::tempdir().unwrap();
+        let mut history = History::open(data.path(), "/a").unwrap();
+        let (long, longer) = ("x".repeat(ENTRY_BYTES_MAX), "y".repeat(ENTRY_BYTES_MAX + 1));
+        history.add(&long).unwrap();
+        history.add(&longer).unwrap();
+        assert_eq!(history.older("").as_ref(), Some(&longer));
+        let mut again = History::open(data.path(), "/a").unwrap();
+        assert_eq!(again.older("").as_ref(), Some(&long));
+        for n in 0..8 {
+            again.add(&format!("{n}{}", &long[1..])).unwrap();
+        }
+        let mut again = History::open(data.path(), "/a").unwrap();
+        assert!(again.older("").is_some_and(|last| last.starts_with('7')));
+        let path = again.path.clone().unwrap();
+        assert!(fs::metadata(path).unwrap().len() <= HISTORY_BYTES_MAX / 2 + 16);
     }
 }

@@ -80,7 +80,11 @@ pub(crate) fn of_files(from: usize, word: &str, files: &[String]) -> Option<Popu
     let entry = |path: &String| Entry {
         name: path.clone(),
         what: String::new(),
-        text: format!("@{path} "),
+        text: if path.contains(char::is_whitespace) {
+            format!("@\"{path}\" ")
+        } else {
+            format!("@{path} ")
+        },
     };
     let entries: Vec<Entry> =
         found.into_iter().take(ENTRIES_MAX).map(|(_, path)| entry(path)).collect();

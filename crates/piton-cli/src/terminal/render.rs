@@ -78,6 +78,7 @@ pub(crate) fn item(item: &Item, width_max: usize, detail: Detail) -> Vec<Row> {
             let sign = match tone {
                 Tone::Bad => "✗",
                 Tone::Attention => "!",
+                Tone::Good => "✓",
                 _ => "·",
             };
             prefixed(lines, &mark(sign, style(*tone)), &indent)
@@ -149,12 +150,25 @@ fn tool(tool: &Tool, width_max: usize, detail: Detail) -> Vec<Row> {
             for line in lines {
                 rows.extend(wrap(row(format!("    {line}"), Style::new()), width_max, 4));
             }
+            rows.extend(arguments(tool, width_max));
             rows
         }
     };
     rows.extend(diffs(tool, width_max, detail));
     if tool.diffs.is_empty() || detail == Detail::Whole {
         rows.extend(output(&tool.output, width_max, detail));
+    }
+    rows
+}
+
+/// What a call was given beside its subject.
+fn arguments(tool: &Tool, width_max: usize) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (name, text) in tool.other_arguments() {
+        let mut lines = text.lines();
+        let first = format!("    {name}: {}", lines.next().unwrap_or_default());
+        rows.extend(wrap(row(first, QUIET), width_max, 6));
+        rows.extend(lines.flat_map(|line| wrap(row(format!("      {line}"), QUIET), width_max, 6)));
     }
     rows
 }
@@ -286,6 +300,24 @@ mod tests {
     #[test]
     fn a_story_whole_at_80_columns() {
         insta::assert_snapshot!(shown(&story(), 80, Detail::Whole));
+    }
+
+    #[test]
+    fn all_arguments_of_a_call_are_in_the_transcript() {
+        let long = "word ".repeat(40);
+        let records = [
+            json!({"kind": "tool.intent", "call_id": "c", "name": "grep", "arguments":
+                {"pattern": "fn main", "path": "src", "glob": ["*.rs"], "prompt": format!("one\n{long}")}}),
+            json!({"kind": "tool.intent", "call_id": "d", "name": "lookup", "arguments": {"key": 7}}),
+        ];
+        let shown = shown(&records, 40, Detail::Whole);
+        for line in
+            ["    glob: [\"*.rs\"]", "    pattern: fn main", "    prompt: one", "      word"]
+        {
+            assert!(shown.lines().any(|one| one.starts_with(line)), "{line}:\n{shown}");
+        }
+        assert_eq!(shown.matches("word").count(), 40, "{shown}");
+        assert_eq!(shown.matches("{\"key\":7}").count(), 1, "{shown}");
     }
 
     #[test]

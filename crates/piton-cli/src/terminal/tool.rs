@@ -149,6 +149,27 @@ impl Tool {
         }
     }
 
+    /// The arguments that are not the subject, by name, each with all of its text.
+    pub(crate) fn other_arguments(&self) -> Vec<(String, String)> {
+        let (arguments, subject) = (self.words.arguments(), self.subject());
+        let text = |value: &Value| match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        if subject == text(arguments) {
+            return Vec::new();
+        }
+        match arguments {
+            Value::Object(map) => map
+                .iter()
+                .map(|(name, value)| (name.clone(), text(value)))
+                .filter(|(_, text)| *text != subject)
+                .collect(),
+            Value::Null => Vec::new(),
+            other => vec![("arguments".to_owned(), text(other))],
+        }
+    }
+
     /// Lines that were added and taken out.
     pub(crate) fn counts(&self) -> Option<(usize, usize)> {
         if self.diffs.is_empty() {

@@ -6,7 +6,7 @@ use ratatui::text::Line;
 use super::conversation::Item;
 use super::display::Picture;
 use super::render::{self, Detail};
-use super::rows::{QUIET, Row, STRONG, cut, row, span};
+use super::rows::{QUIET, Row, STRONG, WAITING, cut, row, span};
 
 #[derive(Debug, Default)]
 pub(crate) struct Transcript {
@@ -67,7 +67,14 @@ impl Transcript {
         self.cache = None;
     }
 
-    pub(crate) fn picture(&mut self, items: &[Item], columns: usize, rows_max: usize) -> Picture {
+    /// With a notice of what happens elsewhere meanwhile.
+    pub(crate) fn picture(
+        &mut self,
+        items: &[Item],
+        notice: Option<&str>,
+        columns: usize,
+        rows_max: usize,
+    ) -> Picture {
         let width = columns.saturating_sub(1).max(12);
         let count = self.older.len() + items.len();
         // Only what is final stays: the last items may still grow.
@@ -90,7 +97,10 @@ impl Transcript {
             (false, true) => "older messages follow at the top",
             (false, false) => "from the beginning",
         };
-        let head = Line::from(vec![span("Transcript", STRONG), span(format!("  {state}"), QUIET)]);
+        let mut head = vec![span("Transcript", STRONG)];
+        head.extend(notice.map(|notice| span(format!("  {notice}"), WAITING.patch(STRONG))));
+        head.push(span(format!("  {state}"), QUIET));
+        let head = Line::from(head);
         let mut rows = vec![cut(head, width)];
         rows.extend(all[start..end].iter().cloned());
         rows.resize(self.height + 1, Line::default());
@@ -117,18 +127,20 @@ mod tests {
     fn it_begins_at_the_end_and_older_messages_are_asked_for_at_the_top() {
         let mut transcript = Transcript::new(40);
         let now = items(10, 20);
-        let text = text_of(&transcript.picture(&now, 40, 8));
+        let text = text_of(&transcript.picture(&now, None, 40, 8));
         assert!(text.contains("> prompt 20") && !text.contains("prompt 15"), "{text}");
         assert!(!transcript.wants_older());
         transcript.move_start();
-        let text = text_of(&transcript.picture(&now, 40, 8));
+        let text = text_of(&transcript.picture(&now, None, 40, 8));
         assert!(text.contains("> prompt 10") && transcript.wants_older(), "{text}");
         transcript.add_older(items(1, 9), 1);
         // What was on the screen stays there.
-        let text = text_of(&transcript.picture(&now, 40, 8));
+        let text = text_of(&transcript.picture(&now, None, 40, 8));
         assert!(text.contains("> prompt 10") && !transcript.wants_older(), "{text}");
         transcript.scroll(-1_000);
-        let text = text_of(&transcript.picture(&now, 40, 8));
+        let text = text_of(&transcript.picture(&now, None, 40, 8));
         assert!(text.contains("> prompt 1\n") && text.contains("from the beginning"), "{text}");
+        let text = text_of(&transcript.picture(&now, Some("A request waits"), 40, 8));
+        assert!(text.starts_with("Transcript  A request waits"), "{text}");
     }
 }

@@ -98,7 +98,7 @@ fn a_permission_shows_all_of_its_command() {
     let question = crate::commands::chat::screen::question(&question).unwrap();
     let (editor, status) = (editor("typed before"), status());
     for columns in [60, 80, 200] {
-        let mut asking = Asking::new(question.clone());
+        let mut asking = Asking::new(question.clone(), false);
         let view =
             View { asking: Some(&mut asking), activity: None, ..view(&editor, &status, &[], &[]) };
         insta::assert_snapshot!(

@@ -188,7 +188,7 @@ pub enum Command {
         takes_over: bool,
     },
     /// Deadlines that have passed. `live`: the agent is there and can be told. One whose executor
-    /// may live is told later.
+    /// may live learns it later.
     Sweep {
         live: bool,
     },
@@ -221,7 +221,7 @@ pub enum Command {
     FailRestore(FailRestore),
     /// Takes contents out, also of a closed session.
     Redact(Redact),
-    /// Somebody asks for a command, once: a repetition under the same key is told what the first
+    /// A client asks for a command, once: a repetition under the same key gets the answer of the first
     /// one came to.
     Requested {
         request: Request,

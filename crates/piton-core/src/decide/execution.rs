@@ -90,7 +90,7 @@ pub(super) fn fail_start(
     Decision::done(vec![NewRecord::with_content(cx.now, event, "message", message.into())])
 }
 
-/// Writes down what an agent will be given before it is. Once for each agent: whoever carries the
+/// Writes down what an agent will be given before it is. Once for each agent: what carries the
 /// effect out again finds it.
 pub(super) fn prepare(state: &State, cx: &Context, prepare: Prepare) -> Result<Decision, Refusal> {
     let Prepare { of_seq, execution_id, history, note, prompt } = prepare;

@@ -52,7 +52,7 @@ pub struct Import {
     pub masked: BTreeMap<Pos, u64>,
     /// A token for every question among the entries ([`asks`]).
     pub fresh: Vec<NewToken>,
-    /// What is answered without asking. Whoever decides fills it in with the rules of that moment.
+    /// What is answered without asking. The caller fills it in with the rules of that moment.
     pub rules: Arc<Rules>,
 }
 
@@ -265,7 +265,7 @@ impl Importing<'_> {
 
     fn fact(&mut self, cx: &Context, run_id: Option<RunId>, fact: Fact) {
         match fact {
-            // What was begun is told by its command, what streams by `text`.
+            // A beginning is reported by its command, streaming by `text`.
             Fact::TurnStarted {} | Fact::Text { .. } => {}
             Fact::CommandAccepted { command_id, .. } => self.commanded(cx, &command_id),
             Fact::AgentStarting {}
@@ -365,7 +365,7 @@ impl Importing<'_> {
         if let Some(Effect::Stop { run_id }) = effect
             && self.state.prompts(&run_id).any(|seq| seq < of_seq)
         {
-            // The run was paused before it was begun: it goes on with its first prompt.
+            // The run was paused before it was begun: it continues with its first prompt.
             let later = self.state.prompts(&run_id).filter(|seq| *seq > of_seq);
             for of_seq in later.collect::<Vec<_>>() {
                 self.push(NewRecord::new(cx.now, EffectDone { of_seq }));
@@ -401,7 +401,7 @@ impl Importing<'_> {
             return self.extend(ended);
         }
         if stop_reason == "cancelled" {
-            // Whoever cancels a run records that first, and the run has ended: nobody asked for this.
+            // A cancellation is recorded first, and ends the run: no user asked for this one.
             return self.turn_belied(cx, Some(&run_id), stop_reason);
         }
         let stop_reason = Some(short(stop_reason));

@@ -43,7 +43,7 @@ pub use turn::{
 };
 pub use wait::fits;
 
-/// What every decision is told about the world.
+/// What every decision knows about the world.
 #[derive(Clone, Debug)]
 pub struct Context {
     pub now: Timestamp,
@@ -59,7 +59,7 @@ pub struct Decision {
     pub outcome: Verdict,
 }
 
-/// What the asker is told once the records are durable.
+/// What the caller is answered once the records are durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is so now.
@@ -235,7 +235,7 @@ fn requested(
     let is_kept = request.key.is_some() && state.facts.closed.is_none();
     if !decision.records.is_empty() || is_kept {
         let mut request = request;
-        // Whether it is queued is known only now, and a repetition is told the same.
+        // Whether it is queued is known only now, and a repetition gets the same answer.
         if let (Verdict::Queued { position }, Some(Value::Object(response))) =
             (decision.outcome, &mut request.response)
         {
@@ -262,7 +262,7 @@ pub fn may_remove(state: &State, removal: Removal) -> Result<(), Refusal> {
     session::may_remove(state, removal)
 }
 
-/// What a holder who presents a token that was used before is told; `None` if it was not. A pure
+/// The answer to a holder who presents a token that was used before; `None` if it was not. A pure
 /// read: it needs neither the session's state nor its lease.
 pub fn replay_token(answer: &AnswerByToken) -> Result<Option<Decision>, Refusal> {
     token::replay(answer)
@@ -289,7 +289,7 @@ fn open_run<'a>(state: &'a State, run_id: &RunId) -> Result<&'a Run, Refusal> {
     if run.is_open() { Ok(run) } else { Err(Refusal::RunNotOpen { run: run_id.clone() }) }
 }
 
-/// What is begun now will cause effects; those that nobody carries out must not pile up.
+/// What is begun now will cause effects; those that are not carried out must not pile up.
 fn room_for_effects(state: &State) -> Result<(), Refusal> {
     if state.pending.len() >= EFFECTS_PENDING_MAX {
         return Err(Refusal::LimitReached { what: "effects", max: EFFECTS_PENDING_MAX });

@@ -1,4 +1,4 @@
-//! What nobody asked for: interruptions, dead boots, deadlines that passed.
+//! What no client asked for: interruptions, dead boots, deadlines that passed.
 
 use std::collections::BTreeSet;
 
@@ -130,7 +130,7 @@ fn stopped(cx: &Context, executor: &Executor) -> NewRecord {
     NewRecord::new(cx.now, ExecutorStopped { execution_id: executor.execution_id.clone() })
 }
 
-/// Waits keep their tokens, and at least a little time: nobody could answer while nobody listened.
+/// Waits keep their tokens, and at least a little time: no client could answer while no server ran.
 fn reattached(cx: &Context, run: &Run) -> NewRecord {
     let at_least = cx.now.after(REATTACH_GRACE);
     let deadlines = run
@@ -143,8 +143,8 @@ fn reattached(cx: &Context, run: &Run) -> NewRecord {
     NewRecord::new(cx.now, RunReattached { run_id, boot_id, deadlines })
 }
 
-/// Deadlines that have passed. A live agent is told that nobody will answer and goes on; so is one
-/// that may live, as soon as it can be told. Without one the run is interrupted.
+/// Deadlines that have passed. A live agent is answered `cancelled` and continues; so is one that may
+/// live, as soon as it responds. Without one the run is interrupted.
 pub(super) fn sweep(state: &State, cx: &Context, live: bool) -> Decision {
     let mut records = Vec::new();
     let live = live

@@ -1,4 +1,4 @@
-//! Resume tokens: what a holder may do with one, and what a retry is told.
+//! Resume tokens: what a holder may do with one, and what a retry is answered.
 
 use super::{AnswerByToken, Context, Decision, Refusal, Verdict, revoke_all, wait};
 use crate::event::{TokenMinted, TokenPurpose};

@@ -1,6 +1,7 @@
 //! Graphs: nodes, memory, checkpoints, lineages.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::Seq;
 use super::values::Critical;
@@ -22,6 +23,14 @@ records! {
     } content ["spec"];
     /// A server runs the graph from now on, and continues it after a restart; or another process does.
     GraphHosted = "graph.hosted" { by_server: bool, } content [];
+    /// How this execution of the graph is checkpointed. It counts until the next record of this kind, and
+    /// a key that was excluded once stays excluded.
+    GraphConfigured = "graph.configured" {
+        /// The excluded keys beyond those that are always excluded.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] exclude_memory_keys: Vec<String>,
+        /// The other options that were given for executions, by name.
+        #[serde(default, skip_serializing_if = "Map::is_empty")] options: Map<String, Value>,
+    } content [];
     /// The log begins with a copy of another session's graph records, up to a checkpoint of it.
     GraphForked = "graph.forked" {
         from_session_id: SessionId,
@@ -58,7 +67,7 @@ records! {
         attempt: u32,
         /// Keys that were written and whose values are not here, or not as they were.
         #[serde(default, skip_serializing_if = "Vec::is_empty")] excluded_keys: Vec<String>,
-    } content ["description", "writes"];
+    } content ["description", "writes", "messages"];
     /// A node tells readers of the log something.
     NodeEvent = "node.event" { path: String, visit: u32, attempt: u32, } content ["event"];
     /// A node streams text to readers of the log. `offset` counts the bytes of the attempt before it.

@@ -49,7 +49,7 @@ impl State {
             Event::ExecutorAbandoned(e) => {
                 let executor = self.facts.executor.as_ref().filter(|executor| executor.may_live());
                 if executor.is_some_and(|executor| executor.execution_id == e.execution_id) {
-                    // Nobody can tell whether it was given them: given to another one they might
+                    // It is not known whether it was given them: given to another one they might
                     // be done twice.
                     self.pending.clear();
                 }

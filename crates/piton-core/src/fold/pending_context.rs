@@ -13,7 +13,7 @@ use crate::state::{
 };
 
 impl State {
-    /// Somebody wants something of the agent: starts that came to nothing count from zero.
+    /// A client wants something of the agent: failed starts count from zero.
     pub(super) fn reset_failed_starts(&mut self) {
         if let Some(agent) = &mut self.facts.agent {
             agent.failed_starts = 0;

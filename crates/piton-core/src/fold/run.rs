@@ -101,7 +101,7 @@ impl State {
             Event::RunCancelled(e) => {
                 self.end_run(seq, ts, &e.run_id, Phase::Ended(Outcome::Cancelled));
                 match e.reason {
-                    // The prompt that took its place is one that somebody wants; so are those behind it.
+                    // The prompt that took its place is one that a client wants; so are those behind it.
                     Some(Reason::Superseded) => {}
                     // Its turn is over: there is nothing to stop. What was said with the rejection
                     // is the next prompt.
@@ -204,15 +204,15 @@ impl State {
         run.blocked = false;
         run.waits.clear();
         self.forget_messages();
-        // What nobody wants to be said any more need not be told of.
+        // A prompt that no client wants delivered any more needs no report.
         if matches!(phase, Phase::Dismissed | Phase::Ended(_)) {
             self.pending_context.undelivered.retain(|prompt| prompt.run_id != *run_id);
         }
-        // That somebody does not want to go on with it does not stop who is still at it.
+        // Dismissing it does not stop an agent that still works on it.
         let stays =
             |effect: &Effect| phase == Phase::Dismissed && matches!(effect, Effect::Stop { .. });
         self.pending.retain(|_, effect| effect.run_id() != run_id || stays(effect));
-        // An agent that is still at it is told to stop.
+        // An agent that still works on it must be stopped.
         let unasked = matches!(phase, Phase::Interrupted { .. } | Phase::Ended(Outcome::Failed));
         if phase == Phase::Ended(Outcome::Cancelled) || self.facts.can_receive() && unasked {
             self.pending.insert(seq, Effect::Stop { run_id: run_id.clone() });

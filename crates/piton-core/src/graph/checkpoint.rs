@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::config::CheckpointConfig;
+use super::config::{CheckpointConfig, CheckpointOptions};
 use crate::event::{Event, Seq};
-use crate::id::CheckpointId;
+use crate::id::{CheckpointId, WaitId};
 use crate::time::Timestamp;
 
 /// The boundary that caused a checkpoint.
@@ -119,6 +119,15 @@ pub struct CheckpointIndex {
     kept: BTreeSet<CheckpointId>,
     /// The newest start checkpoint of each node.
     starts: BTreeMap<String, Seq>,
+    /// The checkpoint before each open wait: never pruned.
+    #[serde(default)]
+    waits: BTreeMap<WaitId, CheckpointId>,
+    /// The newest checkpoint before a wait, until the record of the wait.
+    #[serde(default)]
+    asking: Option<CheckpointId>,
+    /// What executions were given.
+    #[serde(default)]
+    options: CheckpointOptions,
 }
 
 impl CheckpointIndex {
@@ -146,6 +155,9 @@ impl CheckpointIndex {
                 {
                     self.starts.insert(node.clone(), seq);
                 }
+                if e.checkpoint_type == CheckpointType::UserCheckpoint {
+                    self.asking = Some(e.checkpoint_id.clone());
+                }
                 self.by_id.insert(e.checkpoint_id.clone(), seq);
                 self.entries.insert(seq, entry);
             }
@@ -160,6 +172,15 @@ impl CheckpointIndex {
                     entry.is_damaged = true;
                 }
             }
+            Event::GraphConfigured(e) => {
+                // Once excluded, always excluded.
+                let mut keys = std::mem::take(&mut self.options.exclude_memory_keys);
+                let new = e.exclude_memory_keys.iter().filter(|key| !keys.contains(key));
+                let new: Vec<String> = new.cloned().collect();
+                keys.extend(new);
+                self.options = CheckpointOptions::from_given(&e.options);
+                self.options.exclude_memory_keys = keys;
+            }
             Event::LineageStarted(e) => {
                 self.kept.insert(e.from_checkpoint_id.clone());
             }
@@ -169,6 +190,34 @@ impl CheckpointIndex {
                     entry.failed_seq = Some(seq);
                 }
             }
+            _ => self.apply_wait(event),
+        }
+    }
+
+    fn apply_wait(&mut self, event: &Event) {
+        match event {
+            Event::RunWaiting(e) => {
+                let Some(wait_id) = &e.wait_id else { return };
+                if !self.waits.contains_key(wait_id) {
+                    let asking = self.asking.take();
+                    self.waits.extend(asking.map(|id| (wait_id.clone(), id)));
+                }
+            }
+            Event::RunResumed(e) => {
+                if let Some(wait_id) = &e.wait_id {
+                    self.waits.remove(wait_id);
+                }
+            }
+            Event::WaitCancelled(e) => {
+                self.waits.remove(&e.wait_id);
+            }
+            // Waits end with their run.
+            Event::RunStarted(_)
+            | Event::RunCompleted(_)
+            | Event::RunFailed(_)
+            | Event::RunCancelled(_)
+            | Event::RunInterrupted(_)
+            | Event::RunDismissed(_) => self.waits.clear(),
             _ => {}
         }
     }
@@ -181,6 +230,12 @@ impl CheckpointIndex {
 
     fn entry_mut(&mut self, id: &CheckpointId) -> Option<&mut CheckpointEntry> {
         self.entries.get_mut(self.by_id.get(id)?)
+    }
+
+    /// The options that the session's executions were given, in the order of their records; excluded
+    /// keys of all levels add up.
+    pub fn options(&self) -> &CheckpointOptions {
+        &self.options
     }
 
     pub fn len(&self) -> usize {
@@ -256,14 +311,10 @@ impl CheckpointIndex {
     }
 
     /// What is pruned so that `keep` remain, oldest first. Never the newest intact one, never one that
-    /// a lineage began with, nor one of `needed`. With `clean_only` those that are not clean go first,
+    /// a lineage began with or that an open wait needs. With `clean_only` those that are not clean go first,
     /// all of them.
-    pub fn prune_plan(
-        &self,
-        keep: usize,
-        clean_only: bool,
-        needed: &BTreeSet<CheckpointId>,
-    ) -> Vec<CheckpointId> {
+    pub fn prune_plan(&self, keep: usize, clean_only: bool) -> Vec<CheckpointId> {
+        let needed: BTreeSet<&CheckpointId> = self.waits.values().collect();
         let is_good = |entry: &&CheckpointEntry| entry.can_resume_from && !entry.is_damaged;
         let newest = self.entries.values().rev().find(is_good).map(|entry| entry.seq);
         let may_go = |entry: &&CheckpointEntry| {
@@ -293,13 +344,21 @@ impl CheckpointIndex {
         &self,
         config: &CheckpointConfig,
         nodes_completed: u64,
-        needed: &BTreeSet<CheckpointId>,
     ) -> Vec<CheckpointId> {
         let every = config.prune_after_node_count;
         if every == 0 || nodes_completed == 0 || !nodes_completed.is_multiple_of(every) {
             return Vec::new();
         }
         let clean_only = config.keep_clean_checkpoints_only;
-        self.prune_plan(config.max_checkpoints_per_session, clean_only, needed)
+        self.prune_plan(config.max_checkpoints_per_session, clean_only)
+    }
+
+    /// What is over the maximum where no node completes: in the middle of one, and at a run's end.
+    pub fn over_maximum(&self, config: &CheckpointConfig) -> Vec<CheckpointId> {
+        let max = config.max_checkpoints_per_session;
+        if config.prune_after_node_count == 0 || self.entries.len() <= max {
+            return Vec::new();
+        }
+        self.prune_plan(max, config.keep_clean_checkpoints_only)
     }
 }

@@ -4,8 +4,10 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::checkpoint::CheckpointType;
+use crate::event::GraphConfigured;
 use crate::mask::EXCLUDED_KEYS;
 
 /// How many checkpoints a prune by hand keeps by default.
@@ -78,6 +80,21 @@ impl CheckpointOptions {
         "storage_backend",
         "storage_url",
     ];
+
+    /// The options that are given, by name, but for the excluded keys.
+    pub fn given(&self) -> Map<String, Value> {
+        let Ok(Value::Object(mut given)) = serde_json::to_value(self) else { return Map::new() };
+        given.retain(|name, value| !value.is_null() && name != "exclude_memory_keys");
+        given
+    }
+
+    /// The options of these names; those that this program does not know are left out.
+    pub fn from_given(given: &Map<String, Value>) -> Self {
+        let is_known = |name: &str| Self::NAMES.contains(&name);
+        let known = given.iter().filter(|(name, _)| is_known(name));
+        let known = known.map(|(name, value)| (name.clone(), value.clone())).collect();
+        serde_json::from_value(Value::Object(known)).unwrap_or_default()
+    }
 }
 
 /// What is checkpointed, and when.
@@ -239,6 +256,29 @@ impl CheckpointConfig {
                 self.exclude_memory_keys.push(key.clone());
             }
         }
+    }
+
+    /// What the levels come to for a session with a log: the execution's options follow those of earlier
+    /// executions, which win over the graph's and the runtime's.
+    pub fn of_execution(
+        [graph, runtime]: [&CheckpointOptions; 2],
+        recorded: &CheckpointOptions,
+        execution: &CheckpointOptions,
+    ) -> Self {
+        Self::of([graph, runtime, recorded, execution])
+    }
+
+    /// What the log is to say about an execution.
+    pub fn to_record(
+        &self,
+        recorded: &CheckpointOptions,
+        execution: &CheckpointOptions,
+    ) -> GraphConfigured {
+        let mut options = recorded.given();
+        options.extend(execution.given());
+        let always = Self::default().exclude_memory_keys;
+        let keys = self.exclude_memory_keys.iter().filter(|key| !always.contains(key));
+        GraphConfigured { exclude_memory_keys: keys.cloned().collect(), options }
     }
 
     /// Whether the store can do what was asked for. An option that no level gives is the store's own

@@ -11,26 +11,34 @@ use crate::event::{Event, Seq};
 /// Records that belong to a lineage, first and last.
 pub type Segment = RangeInclusive<Seq>;
 
+/// How a lineage began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Start {
-    lineage: u32,
-    from_lineage: u32,
-    from_seq: Seq,
-    at: Seq,
+pub struct LineageStart {
+    pub lineage: u32,
+    pub from_lineage: u32,
+    /// The last record of the older lineage that belongs to this one, too.
+    pub from_seq: Seq,
+    /// The record that started it.
+    pub at: Seq,
 }
 
 /// The lineages of a graph's log. The first one has the number 1 and begins with the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lineages {
-    starts: Vec<Start>,
+    starts: Vec<LineageStart>,
 }
 
 impl Lineages {
     pub fn apply(&mut self, seq: Seq, event: &Event) {
         if let Event::LineageStarted(e) = event {
             let (lineage, from_lineage, from_seq) = (e.lineage, e.from_lineage, e.from_seq);
-            self.starts.push(Start { lineage, from_lineage, from_seq, at: seq });
+            self.starts.push(LineageStart { lineage, from_lineage, from_seq, at: seq });
         }
+    }
+
+    /// All but the first one, in the order of the log.
+    pub fn starts(&self) -> &[LineageStart] {
+        &self.starts
     }
 
     /// The lineage that the log's end belongs to.

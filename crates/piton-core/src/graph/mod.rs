@@ -27,7 +27,7 @@ pub use config::{
     CheckpointConfig, CheckpointOptions, ConfigConflict, KEEP_COUNT_DEFAULT, SMART_CHANGED_KEYS,
     SMART_LATENCY_MS, SMART_TAGS, StoreFeatures,
 };
-pub use lineage::{Lineages, Segment};
+pub use lineage::{LineageStart, Lineages, Segment};
 pub use memory::{MemoryEntry, ReduceError, Reducer};
 pub use state::{
     Answer, Artifact, GraphState, LoopProgress, MapProgress, Metrics, NodePhase, NodeState,
@@ -43,3 +43,13 @@ pub const NAME_BYTES_MAX: usize = 64;
 pub const EDGES_MAX: usize = 2_000;
 /// Most keys that one node can write: its completion is one batch.
 pub const WRITES_MAX: usize = 800;
+
+/// How deep graphs can be in graphs.
+pub const SUBGRAPH_DEPTH_MAX: usize = 8;
+
+/// The nodes that a node is in, innermost first: of `a/b/c` they are `a/b` and `a`. A key of a
+/// subgraph's memory has the same form.
+pub fn enclosing(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(path.rsplit_once('/'), |(outer, _)| outer.rsplit_once('/'))
+        .map(|(outer, _)| outer)
+}

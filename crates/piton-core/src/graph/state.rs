@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::memory::MemoryEntry;
 use crate::event::{Event, MemoryChanged, Seq};
 use crate::id::{SessionId, WaitId};
+use crate::reason::Reason;
 use crate::time::Timestamp;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -49,6 +50,9 @@ pub struct NodeState {
     pub attempts: u32,
     /// Attempts that failed in this visit.
     pub failures: u32,
+    /// The record of the last of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_seq: Option<Seq>,
     /// Failures since the node was last given up: those that its retries are counted by.
     #[serde(default)]
     pub retried: u32,
@@ -100,6 +104,9 @@ pub struct SafePoint {
     /// Keys that were written and whose values the record does not have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub excluded_keys: Vec<String>,
+    /// A redaction took the writes out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub redacted: bool,
 }
 
 /// A file that a node left.
@@ -149,8 +156,12 @@ impl LoopProgress {
 pub enum Answer {
     /// The record that has the answer.
     Given { seq: Seq },
-    /// The wait ended without one: its deadline passed, or it was cancelled.
+    /// The wait ended without one: it was cancelled.
     Cancelled,
+    /// Its deadline passed without one, as this record says.
+    Expired { seq: Seq },
+    /// It was given, and a redaction took it out.
+    Redacted,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -240,9 +251,14 @@ impl GraphState {
                 return;
             }
             Event::WaitCancelled(e) => {
-                self.answers.entry(e.wait_id.clone()).or_insert(Answer::Cancelled);
+                let answer = match e.reason {
+                    Reason::WaitTimeout => Answer::Expired { seq },
+                    _ => Answer::Cancelled,
+                };
+                self.answers.entry(e.wait_id.clone()).or_insert(answer);
                 return;
             }
+            Event::RecordRedacted(e) => return self.mark_redacted(e.target_seq),
             Event::EdgeTaken(e) => self.apply_edge(&e.from, &e.to, &e.resets),
             Event::NodeSessionAssigned(e) => {
                 if let Some(node) = self.visited(&e.path, e.visit) {
@@ -304,6 +320,39 @@ impl GraphState {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// A redaction took a record's content out: what it set is known no more, wherever in the log the
+    /// redaction stands.
+    pub fn mark_redacted(&mut self, target: Seq) {
+        for entry in self.memory.values_mut() {
+            entry.excluded |= entry.parts.iter().any(|(seq, _)| *seq == target);
+        }
+        let outputs = self.outputs.iter().filter(|(_, seq)| **seq == target);
+        self.masked_outputs.extend(outputs.map(|(key, _)| key.clone()));
+        for artifact in self.artifacts.values_mut().filter(|artifact| artifact.seq == target) {
+            artifact.excluded = true;
+        }
+        for answer in self.answers.values_mut() {
+            if *answer == (Answer::Given { seq: target }) {
+                *answer = Answer::Redacted;
+            }
+        }
+        for node in self.nodes.values_mut() {
+            if let Some(safe_point) = node.safe_point.as_mut().filter(|at| at.seq == target) {
+                safe_point.redacted = true;
+            }
+            if let Some(map) = &mut node.map {
+                map.is_list_masked |= map.list_seq == target;
+                let items = map.items.iter().filter(|(_, seq)| **seq == target);
+                map.masked.extend(items.map(|(index, _)| *index));
+            }
+            let iteration = node.iterations.seqs.iter().position(|seq| *seq == target);
+            let iteration = iteration.and_then(|at| u32::try_from(at).ok());
+            if let Some(at) = iteration.filter(|at| !node.iterations.masked.contains(at)) {
+                node.iterations.masked.push(at);
+            }
         }
     }
 
@@ -380,7 +429,8 @@ impl GraphState {
             }
             Event::NodeSafePoint(e) => {
                 let Some(node) = self.visited(&e.path, e.visit) else { return false };
-                node.safe_point = Some(SafePoint { seq, excluded_keys: e.excluded_keys.clone() });
+                let excluded_keys = e.excluded_keys.clone();
+                node.safe_point = Some(SafePoint { seq, excluded_keys, redacted: false });
             }
             Event::MapListed(e) => {
                 let Some(node) = self.visited(&e.path, e.visit) else { return false };
@@ -410,6 +460,8 @@ impl GraphState {
                     return false;
                 }
                 node.iterations.seqs.push(seq);
+                // It was one of this iteration.
+                node.safe_point = None;
                 node.iterations.messages += u64::from(e.messages);
                 node.iterations.done = e.done;
                 if e.excluded {
@@ -443,6 +495,7 @@ impl GraphState {
             Event::NodeFailed(e) => {
                 node.attempts = node.attempts.max(e.attempt);
                 node.failures += 1;
+                node.failed_seq = Some(seq);
                 node.retried = if e.retry_at.is_some() { node.retried + 1 } else { 0 };
                 node.handled = e.handled;
                 node.phase = NodePhase::Failed { seq, retry_at: e.retry_at };

@@ -12,7 +12,9 @@ use crate::event::{
     LoopIterated, MapItemCompleted, MapListed, MemoryChanged, NodeCompleted, NodeFailed,
     NodeSkipped, NodeStarted, Seq,
 };
-use crate::event::{Critical, GraphBound, RunStarted, RunWaiting, SessionCreated, WaitKind};
+use crate::event::{
+    Critical, GraphBound, RunResumed, RunStarted, RunWaiting, SessionCreated, WaitKind,
+};
 use crate::id::{BootId, CheckpointId, RunId};
 use crate::limits::Limits;
 use crate::time::Timestamp;
@@ -284,8 +286,19 @@ fn what_cannot_be_resumed_from_is_refused() {
 
 #[test]
 fn pruning_keeps_what_is_needed() {
-    let mut events: Vec<Event> =
-        (1..=6).map(|id| checkpoint(id, CheckpointType::NodeComplete, "a").into()).collect();
+    let kind =
+        |id| if id == 2 { CheckpointType::UserCheckpoint } else { CheckpointType::NodeComplete };
+    let mut events: Vec<Event> = (1..=6).map(|id| checkpoint(id, kind(id), "a").into()).collect();
+    // The wait that the second checkpoint stands before, which is open.
+    let waiting = RunWaiting {
+        run_id: "run_1".parse().unwrap(),
+        wait_id: Some("wait_1".parse().unwrap()),
+        wait_kind: WaitKind::Human,
+        resume_token_id: None,
+        deadline_at: None,
+        reject_options: Vec::new(),
+    };
+    events.insert(2, waiting.into());
     let unclean =
         CheckpointCreated { is_clean: false, ..checkpoint(7, CheckpointType::NodeStart, "b") };
     events.push(unclean.into());
@@ -297,20 +310,24 @@ fn pruning_keeps_what_is_needed() {
     };
     events.push(from("cp_1").into());
     let pruned = index(&events);
-    let needed: BTreeSet<CheckpointId> = ids(&["cp_2"]).into_iter().collect();
-    assert_eq!(pruned.prune_plan(4, false, &needed), ids(&["cp_3", "cp_4", "cp_5"]));
+    assert_eq!(pruned.prune_plan(4, false), ids(&["cp_3", "cp_4", "cp_5"]));
+    assert_eq!(pruned.prune_plan(9, true), [], "the newest intact one stays, clean or not");
+    let mut ended = events.clone();
+    let (run_id, boot_id) = ("run_1".parse().unwrap(), "boot_1".parse().unwrap());
+    let wait_id = Some("wait_1".parse().unwrap());
+    let resume_token_id = None;
+    ended.push(RunResumed { run_id, boot_id, wait_id, resume_token_id, rejected: false }.into());
     assert_eq!(
-        pruned.prune_plan(0, false, &BTreeSet::new()),
-        ids(&["cp_2", "cp_3", "cp_4", "cp_5", "cp_6"])
-    );
-    assert_eq!(
-        pruned.prune_plan(9, true, &needed),
-        [],
-        "the newest intact one stays, clean or not"
+        index(&ended).prune_plan(0, false),
+        ids(&["cp_2", "cp_3", "cp_4", "cp_5", "cp_6"]),
+        "a wait that was answered needs none"
     );
     let config = CheckpointConfig { max_checkpoints_per_session: 5, ..CheckpointConfig::default() };
-    assert_eq!(pruned.due_for_pruning(&config, 9, &needed), []);
-    assert_eq!(pruned.due_for_pruning(&config, 20, &needed), ids(&["cp_3", "cp_4"]));
+    assert_eq!(pruned.due_for_pruning(&config, 9), []);
+    assert_eq!(pruned.due_for_pruning(&config, 20), ids(&["cp_3", "cp_4"]));
+    assert_eq!(pruned.over_maximum(&config), ids(&["cp_3", "cp_4"]));
+    let config = CheckpointConfig { prune_after_node_count: 0, ..config };
+    assert_eq!(pruned.over_maximum(&config), []);
     let gone = CheckpointPruned { checkpoint_ids: ids(&["cp_3", "cp_4"]) };
     events.push(gone.into());
     events.push(CheckpointDeleted { checkpoint_id: "cp_5".parse().unwrap() }.into());
@@ -582,7 +599,7 @@ proptest! {
         }).collect();
         let mut all = index(&events);
         let before = all.resume_point(1, None).map(|entry| entry.checkpoint_id.clone());
-        let plan = all.prune_plan(keep, clean_only, &BTreeSet::new());
+        let plan = all.prune_plan(keep, clean_only);
         let pruned = CheckpointPruned { checkpoint_ids: plan };
         all.apply(100, Timestamp::from_millis(0), &pruned.into());
         prop_assert!(all.len() <= keep.max(1));

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::state::{GraphState, NodePhase};
-use super::{EDGES_MAX, NODES_MAX};
+use super::{EDGES_MAX, NODES_MAX, enclosing};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
@@ -59,6 +59,8 @@ pub struct Topology {
     sources: BTreeMap<String, BTreeSet<String>>,
     /// Edges that close a cycle, with their limits.
     cycles: BTreeMap<(String, String), u32>,
+    /// Nodes that run a graph of their own, whose nodes are here, too: `outer/inner`.
+    subgraphs: BTreeSet<String>,
 }
 
 impl Topology {
@@ -84,6 +86,7 @@ impl Topology {
             targets: BTreeMap::new(),
             sources: BTreeMap::new(),
             cycles: BTreeMap::new(),
+            subgraphs: BTreeSet::new(),
         };
         for edge in edges {
             graph.insert(edge)?;
@@ -101,6 +104,29 @@ impl Topology {
         graph.check_cycles()?;
         graph.set_entries(entry)?;
         Ok(graph)
+    }
+
+    /// The same graph, in which a node runs another one. No edge leads from one graph into the other: the
+    /// inner graph runs while its node does.
+    pub fn with_subgraph(mut self, path: &str, inner: Self) -> Result<Self, TopologyError> {
+        let within = |name: String| format!("{path}/{name}");
+        let all = |names: BTreeSet<String>| names.into_iter().map(within).collect::<BTreeSet<_>>();
+        let linked = |links: BTreeMap<String, BTreeSet<String>>| {
+            links.into_iter().map(move |(name, others)| (within(name), all(others)))
+        };
+        self.nodes.extend(all(inner.nodes));
+        self.entries.extend(all(inner.entries));
+        self.subgraphs.insert(path.to_owned());
+        self.subgraphs.extend(all(inner.subgraphs));
+        self.targets.extend(linked(inner.targets));
+        self.sources.extend(linked(inner.sources));
+        let cycles = inner.cycles.into_iter();
+        self.cycles.extend(cycles.map(|((from, to), max)| ((within(from), within(to)), max)));
+        let count = self.nodes.len();
+        if count > NODES_MAX {
+            return Err(TopologyError::TooLarge { what: "nodes", count, max: NODES_MAX });
+        }
+        Ok(self)
     }
 
     /// When an edge leads back, nothing that it resets may be running: what lies behind its target lies
@@ -226,10 +252,47 @@ impl Topology {
         walk(path, &self.sources)
     }
 
-    /// What an edge that closes a cycle resets: its target and everything behind it.
+    /// What an edge that closes a cycle resets: its target and everything behind it, with what is in
+    /// them.
     pub fn resets(&self, to: &str) -> Vec<String> {
-        let behind = self.descendants(to).into_iter().map(str::to_owned);
-        std::iter::once(to.to_owned()).chain(behind).collect()
+        let reset = std::iter::once(to).chain(self.descendants(to));
+        let with_inner = reset.flat_map(|path| std::iter::once(path).chain(self.within(path)));
+        with_inner.map(str::to_owned).collect()
+    }
+
+    /// Whether the node runs a graph of its own.
+    pub fn is_subgraph(&self, path: &str) -> bool {
+        self.subgraphs.contains(path)
+    }
+
+    /// The nodes of a subgraph, however deep.
+    pub fn within(&self, path: &str) -> impl Iterator<Item = &str> {
+        let inner = self.subgraphs.contains(path).then(|| format!("{path}/"));
+        inner.into_iter().flat_map(|begin| {
+            let from = self.nodes.range(begin.clone()..).map(String::as_str);
+            from.take_while(move |node| node.starts_with(&begin))
+        })
+    }
+
+    /// Whether the graphs that the node is in all run.
+    pub fn is_enclosed_by_running(state: &GraphState, path: &str) -> bool {
+        enclosing(path).all(|outer| state.phase(outer) == NodePhase::Running)
+    }
+
+    /// Whether the node itself, or a graph that it is in, has come to an end: it will not run in this
+    /// visit.
+    pub fn is_over(state: &GraphState, path: &str) -> bool {
+        std::iter::once(path).chain(enclosing(path)).any(|path| has_ended(state, path))
+    }
+
+    /// Subgraphs that run and whose nodes have all come to an end, innermost first.
+    pub fn closable(&self, state: &GraphState) -> Vec<&str> {
+        let is_done = |path: &&String| {
+            let mut inner = self.within(path);
+            state.phase(path) == NodePhase::Running
+                && inner.all(|node| enclosing(node).next() != Some(path) || has_ended(state, node))
+        };
+        self.subgraphs.iter().rev().filter(is_done).map(String::as_str).collect()
     }
 
     /// Whether an edge is taken; `None`: its source has not come to an end.
@@ -247,11 +310,13 @@ impl Topology {
 
     /// What its edges say about a pending node.
     fn verdict(&self, state: &GraphState, path: &str) -> Verdict {
-        if state.phase(path) != NodePhase::Pending {
+        if state.phase(path) != NodePhase::Pending || !Self::is_enclosed_by_running(state, path) {
             return Verdict::Wait;
         }
         let is_triggered = state.node(path).is_some_and(|node| node.triggered);
-        if is_triggered || (self.is_entry(path) && state.visit(path) == 1) {
+        // A cycle around a subgraph leads to its entry again.
+        let is_first = state.visit(path) == 1 || path.contains('/');
+        if is_triggered || (self.is_entry(path) && is_first) {
             return Verdict::Ready;
         }
         let mut any = false;
@@ -276,11 +341,14 @@ impl Topology {
 
     /// Nothing runs, is ready, or failed.
     pub fn is_complete(&self, state: &GraphState) -> bool {
-        self.nodes().all(|node| {
-            matches!(state.phase(node), NodePhase::Completed | NodePhase::Skipped)
-                || state.node(node).is_some_and(|node| node.handled)
-        })
+        self.nodes().all(|node| Self::is_over(state, node))
     }
+}
+
+/// Completed, skipped, or failed with an edge that led on.
+fn has_ended(state: &GraphState, path: &str) -> bool {
+    matches!(state.phase(path), NodePhase::Completed | NodePhase::Skipped)
+        || state.node(path).is_some_and(|node| node.handled)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

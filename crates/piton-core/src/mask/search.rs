@@ -15,7 +15,7 @@ const FAST_BYTES_MAX: usize = 8 * 1024;
 /// Of a secret, one part in this many may be shown.
 const SHOWN_PART: usize = 4;
 
-/// Whether a text goes on as a secret does.
+/// Whether a text continues as a secret does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
     None,
@@ -106,7 +106,7 @@ impl Search {
         self.automaton.find(Input::new(text).span(from..text.len())).map(|found| found.range())
     }
 
-    /// The first position from which on the text may be the beginning of a spelling that goes on
+    /// The first position from which on the text may be the beginning of a spelling that continues
     /// behind its end.
     pub(super) fn unfinished(&self, text: &str, from: usize) -> Option<usize> {
         let bytes = text.as_bytes();

@@ -53,7 +53,7 @@ fn pieces(value: &str) -> Vec<&str> {
     pieces
 }
 
-/// A text as it stands inside a JSON string that was written the plain way.
+/// A text as it is inside a JSON string that was written the plain way.
 pub(super) fn in_json(text: &str) -> String {
     escape(text, Style::Plain)
 }

@@ -8,14 +8,14 @@ use super::{Masker, REPLACEMENT};
 use crate::planted::{self, Bug};
 
 /// One text on its way. However it is cut into pieces, what comes out is what masking the whole
-/// would give, as long as nobody needs the rest in between ([`Self::cut`]).
+/// would give, as long as no reader needs the rest in between ([`Self::cut`]).
 #[derive(Debug)]
 pub struct StreamMasker {
     masker: Arc<Masker>,
     /// What may be the beginning of a secret, from its first byte on. Never longer than the longest
     /// spelling.
     held: String,
-    /// How much of `held` was given out because somebody could not wait.
+    /// How much of `held` was given out because a reader could not wait.
     given_out: usize,
     /// It was given out masked.
     given_masked: bool,
@@ -28,9 +28,9 @@ pub struct StreamMasker {
 enum Before {
     /// Nothing that matters.
     Seen,
-    /// What somebody else wrote: it may end in the middle of a secret.
+    /// What another writer wrote: it may end in the middle of a secret.
     Unseen,
-    /// Nothing, as far as is known, though somebody else may have written something.
+    /// Nothing, as far as is known, though another writer may have written something.
     Perhaps,
 }
 
@@ -52,14 +52,14 @@ impl StreamMasker {
         }
     }
 
-    /// For a text whose beginning somebody else wrote. A secret may be cut there, and what is
-    /// written of it may be masked: if the text goes on as a secret ends, with more than may be
+    /// For a text whose beginning another writer wrote. A secret may be cut there, and what is
+    /// written of it may be masked: if the text continues as a secret ends, with more than may be
     /// shown of it, this is masked as the rest of it.
     pub fn resumed(masker: Arc<Masker>) -> Self {
         Self { before: Before::Unseen, ..Self::new(masker) }
     }
 
-    /// For a text that seems to begin, where nobody knows any more what was written before it. The
+    /// For a text that seems to begin, where it is not known any more what was written before it. The
     /// same, but a little that may be of a secret's middle may be shown, as a little of its beginning
     /// may: nearly always it is not.
     pub fn perhaps_resumed(masker: Arc<Masker>) -> Self {

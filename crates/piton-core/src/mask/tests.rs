@@ -351,7 +351,7 @@ fn a_cut_shows_at_most_a_quarter_of_the_shortest_secret_it_may_be() {
     }
 }
 
-/// Who goes on with a text that another began does not know what was held or masked at its end.
+/// A writer that continues a text that another began does not know what was held or masked at its end.
 #[test]
 fn the_rest_of_a_secret_that_another_life_began_is_masked() {
     let masker = Arc::new(masker(&["ghp_ABCDEFGHIJKLMNOP", "second-secret"]));
@@ -383,7 +383,7 @@ fn the_rest_of_a_secret_that_another_life_began_is_masked() {
     assert_eq!(stream.push("P, ghp_ABCDEFGHIJKLMNOP"), "P, [masked]", "a little is shown");
 }
 
-/// Where nobody knows whether something was written before, a text that goes on as a secret ends is
+/// Where it is not known whether something was written before, a text that continues as a secret ends is
 /// masked, and a little that is in one by chance is not.
 #[test]
 fn the_rest_of_a_secret_is_masked_where_its_beginning_is_forgotten() {
@@ -455,7 +455,7 @@ proptest! {
         prop_assert_eq!(whole_stream(&masker, &split(&text, &cuts)), whole);
     }
 
-    /// No secret is left in what is given out, even when somebody cannot wait between the pieces.
+    /// No secret is left in what is given out, even when a reader cannot wait between the pieces.
     #[test]
     fn no_secret_gets_through_cuts((secrets, text, cuts) in cases()) {
         // With brackets in it a secret can be made of what stands for another one.

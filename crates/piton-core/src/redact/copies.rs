@@ -1,5 +1,5 @@
 //! A prompt stands in a log more than once: as it was queued, as it was edited, as it was delivered, and
-//! in the texts that were prepared for agents. Whoever names one of them by its seq means all.
+//! in the texts that were prepared for agents. Naming one of them by its seq names all.
 
 use std::collections::BTreeMap;
 

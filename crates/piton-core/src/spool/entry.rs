@@ -275,7 +275,7 @@ impl Entry {
 }
 
 impl Fact {
-    /// Somebody waits for it to be on the disk, and for nothing else: it is flushed at once, and need not
+    /// A caller waits for it to be on the disk, and for nothing else: it is flushed at once, and need not
     /// be in a log as soon.
     pub fn is_urgent(&self) -> bool {
         matches!(self, Self::CommandAccepted { .. })
@@ -339,7 +339,7 @@ mod tests {
 
     use super::*;
 
-    /// A fixed table, so that a kind whose rule changes by accident is noticed: what somebody acts on
+    /// A fixed table, so that a kind whose rule changes by accident is noticed: what a reader acts on
     /// is on the disk first, what can be told again or only informs need not be.
     #[test]
     fn what_must_be_on_the_disk_before_anybody_acts_on_it() {

@@ -127,7 +127,7 @@ impl EntryStream for Followed {
         Box::pin(async move {
             if let Err(error) = self.stream.ack(pos).await {
                 // It is acknowledged again with what comes next.
-                tracing::debug!(code = %error.code(), %error, "not acknowledged");
+                tracing::debug!(code = %error.code(), %error, "agentctl did not acknowledge a segment");
             }
         })
     }

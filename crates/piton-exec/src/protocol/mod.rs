@@ -32,8 +32,8 @@ use serde_json::Value;
 pub use piton_core::command_line::{CommandLine, ConversationTarget, Output, PromptBy};
 pub use piton_core::state::AgentStatus;
 
-/// The newest version of the protocol that this program speaks. Versions 1 to 4 came before the
-/// first release, with other names for spool entries: they are not spoken any more.
+/// The newest version of the protocol that this program speaks. Versions below [`PROTOCOL_MIN`] came
+/// before the first release, with other entries and commands: they are not spoken any more.
 pub const PROTOCOL: u32 = 7;
 /// The oldest version that it still understands.
 pub const PROTOCOL_MIN: u32 = 6;

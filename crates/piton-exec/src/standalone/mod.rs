@@ -123,7 +123,7 @@ impl Standalone {
     async fn bury(place: &ExecutionFolder) -> Option<Probe> {
         let execution = &place.execution;
         if let Err(error) = place.condemn() {
-            tracing::warn!("{execution} cannot be said to be gone: {error}");
+            tracing::warn!("Execution {execution} is not proven dead: {error}");
             return Some(Probe::Unreachable);
         }
         if place.is_locked() {
@@ -132,7 +132,7 @@ impl Standalone {
         Some(match end_leftovers(place).await {
             Ok(()) => Probe::Gone,
             Err(error) => {
-                tracing::warn!("What {execution} left does not end: {error}");
+                tracing::warn!("Leftover processes of execution {execution} do not end: {error}");
                 Probe::Unreachable
             }
         })

@@ -1,18 +1,17 @@
 //! Changes to a session that nothing runs: checkpoints deleted or pruned, waits answered.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use piton_core::decide::{self, Command, Refusal};
 use piton_core::event::{CheckpointDeleted, CheckpointPruned};
-use piton_core::graph::{CheckpointConfig, CheckpointFilter, CheckpointType};
+use piton_core::graph::CheckpointConfig;
 use piton_core::id::{CheckpointId, SessionId, WaitId};
 use piton_core::token::NewToken;
 use piton_store::Store;
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
-use crate::log::{Folded, Log, Reader};
+use crate::log::{Log, Reader};
 use crate::store::{GraphStore, new_token};
 
 /// Checkpoints that one record prunes.
@@ -27,20 +26,13 @@ async fn change<T>(
     let _claim = store.claim(session)?;
     let config = CheckpointConfig::default();
     let (mut log, _) = Log::load(store, session.clone(), &config).await?;
+    let config = CheckpointConfig::of([store.checkpoint_options(), log.folded.index.options()]);
+    log.configure(&config)?;
     log.take_lease()?;
     let decided = decide(&mut log).await?;
     log.release();
     log.commit().await?;
     Ok(decided)
-}
-
-/// Checkpoints that open waits belong to.
-fn needed(folded: &Folded) -> BTreeSet<CheckpointId> {
-    let is_waiting = folded.session.facts.is_graph_waiting();
-    let kind = Some(CheckpointType::UserCheckpoint);
-    let filter = CheckpointFilter { checkpoint_type: kind, ..CheckpointFilter::default() };
-    let listed = folded.index.list(&filter).filter(|_| is_waiting);
-    listed.map(|entry| entry.checkpoint_id.clone()).collect()
 }
 
 /// Deletes a checkpoint. False: there was none of this id.
@@ -54,7 +46,7 @@ pub async fn delete(
         return Ok(false);
     }
     // What may not be pruned may not be deleted.
-    let all = folded.index.prune_plan(0, false, &needed(&folded));
+    let all = folded.index.prune_plan(0, false);
     if !all.contains(checkpoint) {
         let (checkpoint, why) =
             (checkpoint.clone(), "a lineage, a wait or a resume begins with it");
@@ -76,7 +68,7 @@ pub async fn prune(
     keep_clean_only: bool,
 ) -> Result<Vec<CheckpointId>> {
     change(store, session, async |log| {
-        let plan = log.folded.index.prune_plan(keep_count, keep_clean_only, &needed(&log.folded));
+        let plan = log.folded.index.prune_plan(keep_count, keep_clean_only);
         for checkpoint_ids in plan.chunks(PRUNED_RECORD_MAX) {
             let checkpoint_ids = checkpoint_ids.to_vec();
             log.push_event(CheckpointPruned { checkpoint_ids });
@@ -94,7 +86,7 @@ pub async fn prune_plan(
     keep_clean_only: bool,
 ) -> Result<Vec<CheckpointId>> {
     let (folded, _) = Reader::new(store, session.clone()).load().await?;
-    Ok(folded.index.prune_plan(keep_count, keep_clean_only, &needed(&folded)))
+    Ok(folded.index.prune_plan(keep_count, keep_clean_only))
 }
 
 /// Answers a wait of a graph that nothing runs. The graph continues when the session is resumed.

@@ -1,9 +1,13 @@
 //! A new session from a checkpoint of another one.
 
-use piton_core::event::{Event, GraphForked, SessionCreated, SessionLeased, SessionReleased};
+use piton_core::event::{
+    ArtifactAdded, Event, GraphForked, LoopIterated, MapItemCompleted, MapListed, MemoryChanged,
+    NodeEvent, OutputAdded, SessionCreated, SessionLeased, SessionReleased,
+};
+use piton_core::graph::{CheckpointConfig, CheckpointOptions};
 use piton_core::id::{CheckpointId, SessionId};
 use piton_core::limits::{BATCH_BYTES_MAX, BATCH_RECORDS_MAX, PAYLOAD_BYTES_MAX};
-use piton_core::{NewRecord, Seq};
+use piton_core::{Content, NewRecord, Seq};
 use piton_store::{Durability, Position, WritableRecords};
 
 use crate::error::Result;
@@ -56,12 +60,20 @@ pub async fn fork_as(
     };
     let kept = folded.lineage_events(&events, entry.lineage, entry.seq);
     let kept: Vec<_> = kept.into_iter().filter(|(_, _, event)| is_copied(event)).collect();
-    let through = Some(copy.state.last_seq + 1 + kept.len() as Seq);
+    // Keys that were excluded later than the checkpoint are excluded in the copy, too.
+    let recorded = folded.index.options();
+    let configured = CheckpointConfig::of([recorded]).to_record(recorded, recorded);
+    let is_configured = *recorded != CheckpointOptions::default();
+    let copied = kept.len() + usize::from(is_configured);
+    let through = Some(copy.state.last_seq + 1 + copied as Seq);
     copy.push(NewRecord::new(now(), GraphForked { through, ..forked }));
+    if is_configured {
+        copy.push(NewRecord::new(now(), configured));
+    }
     for (seq, ..) in kept {
         let record = log.record(*seq).await?;
         let payload = match &record.content {
-            piton_core::Content::Json(json) => Some(json.as_bytes()),
+            Content::Json(json) => Some(json.as_bytes()),
             _ => None,
         };
         let header = record.header.as_bytes();
@@ -71,7 +83,7 @@ pub async fn fork_as(
                 let (session, source) = (session.clone(), None);
                 piton_store::Error::RecordDamaged { session, seq: *seq, source }
             })?;
-        copy.push(renumbered(new));
+        copy.push(if record.content == Content::Redacted { lost(new) } else { renumbered(new) });
         if copy.batch.len() >= COPY_RECORDS || copy.bytes >= COPY_BYTES {
             copy.commit().await?;
         }
@@ -86,6 +98,26 @@ fn is_copied(event: &Event) -> bool {
     let kind = event.kind();
     matches!(event, Event::GraphBound(_) | Event::CheckpointCreated(_))
         || COPIED.iter().any(|begin| kind.starts_with(begin))
+}
+
+/// The copy of a record whose content was redacted says that there is none. What a safe point had kept
+/// is not known by its keys, so that the copy has the node begin again.
+fn lost(record: NewRecord) -> NewRecord {
+    let excluded = true;
+    let event: Event = match &record.event {
+        Event::MemoryChanged(e) => MemoryChanged { excluded, ..e.clone() }.into(),
+        Event::OutputAdded(e) => OutputAdded { excluded, ..e.clone() }.into(),
+        Event::ArtifactAdded(e) => ArtifactAdded { excluded, ..e.clone() }.into(),
+        Event::LoopIterated(e) => LoopIterated { excluded, ..e.clone() }.into(),
+        Event::MapListed(e) => MapListed { excluded, ..e.clone() }.into(),
+        Event::MapItemCompleted(e) => MapItemCompleted { excluded, ..e.clone() }.into(),
+        Event::NodeSafePoint(e) => {
+            let (path, visit, attempt) = (e.path.clone(), e.visit, e.attempt);
+            NodeEvent { path, visit, attempt }.into()
+        }
+        _ => return renumbered(record),
+    };
+    NewRecord::new(record.ts, event)
 }
 
 /// A fork has one lineage.

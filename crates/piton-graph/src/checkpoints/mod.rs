@@ -2,6 +2,7 @@
 //! answers that a graph waits for. Reading needs a store and no boot, so it works beside the process that
 //! runs the graph.
 
+mod artifacts;
 mod change;
 mod diff;
 mod fork;
@@ -21,6 +22,7 @@ use piton_store::Store;
 use serde::Serialize;
 use serde_json::Value;
 
+pub use artifacts::{ArtifactSummary, artifact, artifacts};
 pub(crate) use change::{PRUNED_RECORD_MAX, chosen};
 pub use change::{answer, delete, excluded_keys, prune, prune_plan};
 pub use diff::{Changed, CheckpointDiff, KeyChanges, diff};
@@ -85,6 +87,8 @@ pub struct Checkpoint {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversation_states: Option<BTreeMap<String, String>>,
     pub accumulated_outputs: BTreeMap<String, Value>,
+    /// The files that nodes had left.
+    pub artifacts: Vec<ArtifactSummary>,
     pub metrics_snapshot: MetricsSnapshot,
     pub is_clean: bool,
     pub can_resume_from: bool,
@@ -231,6 +235,7 @@ async fn held(
         excluded_keys: excluded.map(|(key, _)| key.clone()).collect(),
         conversation_states: (!entry.without_conversations).then_some(conversations),
         accumulated_outputs,
+        artifacts: state.artifacts.iter().map(|(name, of)| ArtifactSummary::of(name, of)).collect(),
         metrics_snapshot: MetricsSnapshot {
             total_retries: state.metrics.total_retries,
             nodes_with_failures: state.metrics.nodes_with_failures.iter().cloned().collect(),

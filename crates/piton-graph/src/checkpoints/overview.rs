@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use piton_core::event::Event;
-use piton_core::graph::{CheckpointOptions, NodePhase};
+use piton_core::graph::{CheckpointOptions, NodePhase, enclosing};
 use piton_core::id::{CheckpointId, SessionId, WaitId};
 use piton_core::{Seq, Timestamp};
 use piton_store::Store;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::accumulated;
 use crate::error::{Error, Result};
 use crate::log::Reader;
-use crate::spec::{GraphSpec, NodeKind};
+use crate::spec::GraphSpec;
 
 /// A graph and how far it came.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -53,7 +53,7 @@ pub struct GraphOverview {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NodeOverview {
     pub node: String,
-    /// `command`, `set`, `template`, `human`, `agent`, `custom`.
+    /// `command`, `set`, `template`, `human`, `agent`, `subgraph`, `custom`.
     pub kind: &'static str,
     pub is_map: bool,
     pub is_loop: bool,
@@ -93,17 +93,6 @@ pub struct EdgeOverview {
     pub is_taken: bool,
 }
 
-fn kind_name(kind: &NodeKind) -> &'static str {
-    match kind {
-        NodeKind::Custom => "custom",
-        NodeKind::Command(_) => "command",
-        NodeKind::Set { .. } => "set",
-        NodeKind::Template { .. } => "template",
-        NodeKind::Human(_) => "human",
-        NodeKind::Agent(_) => "agent",
-    }
-}
-
 /// A session's graph and how far it came; with the memory and the outputs if they are asked for.
 pub async fn overview(
     store: &Arc<dyn Store>,
@@ -122,9 +111,11 @@ pub async fn overview(
         }
     }
     let mut nodes = Vec::new();
-    for (name, node) in &spec.nodes {
+    for (name, node) in &spec.all_nodes() {
         let known = state.node(name);
-        let phase = state.phase(name);
+        // What is in a subgraph that was skipped, is, too.
+        let is_skipped = enclosing(name).any(|outer| state.phase(outer) == NodePhase::Skipped);
+        let phase = if is_skipped { NodePhase::Skipped } else { state.phase(name) };
         let (state_name, error_seq, retry_at) = match phase {
             NodePhase::Pending => ("pending", None, None),
             NodePhase::Running => ("running", None, None),
@@ -141,7 +132,7 @@ pub async fn overview(
         let iterations = known.map(|known| known.iterations.seqs.len()).filter(|done| *done > 0);
         nodes.push(NodeOverview {
             node: name.clone(),
-            kind: kind_name(&node.kind),
+            kind: node.kind.as_str(),
             is_map: node.map.is_some(),
             is_loop: node.repeat.is_some(),
             state: state_name,
@@ -163,13 +154,13 @@ pub async fn overview(
     let is_taken = |from: &str, to: &str| {
         state.node(from).is_some_and(|node| node.taken.iter().any(|taken| taken == to))
     };
-    let edges = spec.edges.iter().map(|edge| EdgeOverview {
-        from: edge.from.clone(),
-        to: edge.to.clone(),
-        when: edge.when.clone(),
+    let edges = spec.all_edges().into_iter().map(|edge| EdgeOverview {
+        is_taken: is_taken(&edge.from, &edge.to),
+        from: edge.from,
+        to: edge.to,
+        when: edge.when,
         priority: edge.priority,
         max: edge.max,
-        is_taken: is_taken(&edge.from, &edge.to),
     });
     let failed = state.failed().map(|(path, seq)| (path.to_owned(), seq));
     let error = match &failed {

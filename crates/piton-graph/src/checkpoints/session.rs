@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use piton_core::Timestamp;
 use piton_core::decide::Refusal;
+use piton_core::graph::CheckpointOptions;
 use piton_core::id::{CheckpointId, SessionId, WaitId};
 use piton_core::state::Phase;
 use piton_store::Store;
@@ -34,6 +35,8 @@ pub struct SessionView {
     pub resume_from: Option<CheckpointId>,
     /// Keys whose values were never saved.
     pub excluded_keys: Vec<String>,
+    /// What the session's executions were given.
+    pub checkpoint_options: CheckpointOptions,
     pub created_at: Option<Timestamp>,
     pub updated_at: Option<Timestamp>,
 }
@@ -68,6 +71,7 @@ pub async fn view(store: &Arc<dyn Store>, session: &SessionId) -> Result<Session
         execution_path: folded.graph.execution_path.clone(),
         waits: waits.unwrap_or_default(),
         excluded_keys: excluded.map(|(key, _)| key.clone()).collect(),
+        checkpoint_options: index.options().clone(),
         created_at: info.map(|info| info.created_at),
         updated_at: info.map(|info| info.active_at),
     })

@@ -8,10 +8,12 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Map, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
+use tokio::sync::mpsc;
 
+use super::artifacts::{self, Folder};
 use crate::error::NodeError;
 use crate::expression::{self, Variables};
-use crate::node::{Attempt, Reads};
+use crate::node::{Attempt, Reads, Request, artifact_of, ask};
 use crate::spec::{CommandSpec, OutputFormat};
 
 /// Most that a command may print.
@@ -50,7 +52,30 @@ fn end(group: Option<Pid>) {
     }
 }
 
-pub(super) async fn run(argv: &[String], stdin: Value, of: &Attempt) -> Result<Vec<u8>, NodeError> {
+/// Runs a command, and keeps the files that it leaves, if it has a folder for them.
+pub(super) async fn run(
+    spec: &CommandSpec,
+    argv: &[String],
+    stdin: Value,
+    of: &Attempt,
+    requests: &mpsc::Sender<Request>,
+) -> Result<Vec<u8>, NodeError> {
+    let folder = if spec.artifacts { Some(Folder::new()?) } else { None };
+    let printed = start(argv, stdin, of, folder.as_ref()).await?;
+    for (name, path) in folder.as_ref().map(Folder::files).transpose()?.into_iter().flatten() {
+        let read = tokio::task::spawn_blocking(move || std::fs::read(path)).await;
+        let bytes = read.map_err(|error| NodeError::new(error.to_string()))??;
+        ask(requests, of, artifact_of(&name, bytes)?).await?;
+    }
+    Ok(printed)
+}
+
+async fn start(
+    argv: &[String],
+    stdin: Value,
+    of: &Attempt,
+    artifacts: Option<&Folder>,
+) -> Result<Vec<u8>, NodeError> {
     let [program, arguments @ ..] = argv else {
         return Err(NodeError::new("The command is empty").permanent());
     };
@@ -63,6 +88,9 @@ pub(super) async fn run(argv: &[String], stdin: Value, of: &Attempt) -> Result<V
         if name.as_encoded_bytes().starts_with(VARIABLE_PREFIX.as_bytes()) {
             command.env_remove(name);
         }
+    }
+    if let Some(artifacts) = artifacts {
+        command.env(artifacts::VARIABLE, artifacts.path());
     }
     let mut child = command
         .args(arguments)

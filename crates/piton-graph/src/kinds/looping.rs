@@ -23,6 +23,10 @@ pub(super) async fn run(
     let mut outputs = Arc::new(std::mem::take(&mut ctx.restored.outputs));
     let mut is_done = ctx.restored.is_done;
     let mut iteration = ctx.restored.iterations;
+    // What the iteration that was cut off left at its safe point.
+    let mut added = std::mem::take(&mut ctx.restored.messages);
+    let mut changed = std::mem::take(&mut ctx.writes);
+    let mut safe_point = ctx.restored.safe_point.take().map(|(why, _)| why);
     while !is_done {
         if iteration >= repeat.max_iterations {
             let message =
@@ -35,8 +39,11 @@ pub(super) async fn run(
             iteration,
             conversation: Arc::clone(&conversation),
             outputs: Arc::clone(&outputs),
-            added: Vec::new(),
-            changed: Map::new(),
+            added: std::mem::take(&mut added),
+            changed: std::mem::take(&mut changed),
+            safe_point: safe_point.take(),
+            waits: 0,
+            requests: ctx.requests.clone(),
         };
         let step = match (&node.kind, graph.body(&ctx.of.path)) {
             (NodeKind::Command(spec), _) => iterate_command(spec, &mut inner).await?,
@@ -86,7 +93,7 @@ async fn iterate_command(spec: &CommandSpec, ctx: &mut LoopContext) -> Result<Lo
     let argv = command::fill(spec, &variables)?;
     let mut of = ctx.of.clone();
     of.idempotency_key = ctx.idempotency_key();
-    let printed = command::run(&argv, command::stdin(&reads), &of).await?;
+    let printed = command::run(spec, &argv, command::stdin(&reads), &of, &ctx.requests).await?;
     let value = command::value(spec.output, printed)?;
     let Value::Object(mut step) = value else {
         ctx.say(value)?;

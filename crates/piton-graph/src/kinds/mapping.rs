@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use piton_core::Code;
 use piton_core::limits::PAYLOAD_BYTES_MAX;
@@ -52,16 +53,32 @@ pub(super) async fn run(
             }
         }
     };
+    let can_wait = matches!(node.kind, NodeKind::Custom);
+    let mut parts = 1;
     let mut running = JoinSet::new();
     let mut left = (0..).zip(items).filter(|(index, _)| !results.contains_key(index));
     let mut left: Vec<(u32, Value)> = left.by_ref().collect();
     left.reverse();
     let mut failure = None;
     loop {
+        // Who waits for people and who runs is the scheduler's to tell: it knows how many there are.
+        let more = if failure.is_none() { left.len() } else { 0 };
+        let count = (running.len() + more).min(map.parallel).max(1);
+        if can_wait && count != parts {
+            parts = count;
+            ctx.ask(Asked::Parts { running: count }).await?;
+        }
         while failure.is_none() && running.len() < map.parallel {
             let Some((index, item)) = left.pop() else { break };
             let (graph, node) = (graph.clone(), node.clone());
-            let item = ItemContext { of: ctx.of.clone(), reads: ctx.reads.clone(), index, item };
+            let item = ItemContext {
+                of: ctx.of.clone(),
+                reads: ctx.reads.clone(),
+                index,
+                item,
+                waits: AtomicU32::new(0),
+                requests: ctx.requests.clone(),
+            };
             running.spawn(async move {
                 let value = one(&graph, &node, &item).await;
                 (item.index, value)
@@ -117,11 +134,12 @@ async fn one(graph: &Graph, node: &NodeSpec, item: &ItemContext) -> Result<Value
             reads.insert(name.to_owned(), Arc::new(item.item.clone()));
             let mut of = item.of.clone();
             of.idempotency_key = item.idempotency_key();
-            let printed = command::run(&argv, command::stdin(&reads), &of).await?;
+            let stdin = command::stdin(&reads);
+            let printed = command::run(spec, &argv, stdin, &of, &item.requests).await?;
             command::value(spec.output, printed)
         }
         NodeKind::Template { text } => Ok(expression::render(text, &variables)?.into()),
-        NodeKind::Set { .. } | NodeKind::Human(_) | NodeKind::Agent(_) => {
+        NodeKind::Set { .. } | NodeKind::Human(_) | NodeKind::Agent(_) | NodeKind::Subgraph(_) => {
             Err(NodeError::new("This kind of node cannot be a map").permanent())
         }
     }

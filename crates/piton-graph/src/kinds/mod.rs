@@ -1,6 +1,7 @@
 //! The kinds of nodes that need no code: what each does in one attempt.
 
 mod agent;
+mod artifacts;
 mod command;
 mod looping;
 mod mapping;
@@ -17,7 +18,7 @@ use crate::spec::{NodeKind, NodeSpec};
 /// Runs one attempt of a node.
 pub(crate) async fn run(graph: &Graph, ctx: &mut NodeContext) -> Result<(), NodeError> {
     let path = ctx.of.path.clone();
-    let Some(node) = graph.spec().nodes.get(&path) else {
+    let Some(node) = graph.node(&path) else {
         return Err(NodeError::new(format!("There is no node `{path}`")).permanent());
     };
     if node.map.is_some() {
@@ -51,9 +52,12 @@ pub(crate) async fn run(graph: &Graph, ctx: &mut NodeContext) -> Result<(), Node
         NodeKind::Command(spec) => {
             let argv = command::fill(spec, &ctx.variables())?;
             let stdin = command::stdin(&ctx.reads);
-            let printed = command::run(&argv, stdin, &ctx.of).await?;
+            let printed = command::run(spec, &argv, stdin, &ctx.of, &ctx.requests).await?;
             let value = command::value(spec.output, printed)?;
             write_result(node, ctx, value)
+        }
+        NodeKind::Subgraph(_) => {
+            Err(NodeError::new(format!("The nodes of `{path}` run, and not itself")).permanent())
         }
         NodeKind::Agent(spec) => {
             let said = agent::run(spec, ctx).await?;

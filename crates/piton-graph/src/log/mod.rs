@@ -67,6 +67,13 @@ impl Log {
         Ok((log, events))
     }
 
+    /// Writes by these options from now on.
+    pub(crate) fn configure(&mut self, config: &CheckpointConfig) -> Result<()> {
+        self.writer = self.store.writer(&config.exclude_memory_keys)?;
+        self.compress_above = config.compression_threshold_bytes;
+        Ok(())
+    }
+
     /// A content field of a record; `None` if it was taken out or is not there.
     pub(crate) async fn field(&self, seq: Seq, field: &str) -> Result<Option<Value>> {
         self.reader.field(seq, field).await
@@ -154,7 +161,7 @@ impl Log {
     }
 
     /// Makes the batch durable. A full disk is waited for: nothing of the batch is written meanwhile,
-    /// and nothing else happens. Until somebody stops the run: then there is one more try, and the
+    /// and nothing else happens. Until a caller stops the run: then there is one more try, and the
     /// error. What the log has is what a resume continues with.
     pub(crate) async fn commit_or_stop<S>(
         &mut self,
@@ -177,7 +184,7 @@ impl Log {
             match self.writer.append(&self.id, at, batch, synced, summary).await {
                 Ok(_) => return Ok(()),
                 Err(error) if error.code() == Code::DiskFull && !is_stopping => {
-                    tracing::warn!(session = %self.id, "no space is left; the graph waits for it");
+                    tracing::warn!(session = %self.id, "the disk is full; the graph waits for space");
                     tokio::select! {
                         () = tokio::time::sleep(delay) => {
                             delay = (delay * 2).min(FULL_DELAY_MAX);

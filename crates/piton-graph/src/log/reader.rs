@@ -45,6 +45,12 @@ impl Folded {
         for (at, _, event) in self.lineage_events(events, lineage, seq) {
             state.apply(*at, event);
         }
+        // What was redacted is known no more, whatever came first.
+        for (_, _, event) in events {
+            if let Event::RecordRedacted(e) = event {
+                state.mark_redacted(e.target_seq);
+            }
+        }
         state
     }
 
@@ -168,6 +174,9 @@ impl Reader {
                 _ => Map::new(),
             };
             writes.retain(|key, _| !safe_point.excluded_keys.contains(key));
+            if let Some(Value::Array(messages)) = fields.remove("messages") {
+                restored.messages = messages;
+            }
             restored.safe_point = Some((why.unwrap_or_default(), writes));
         }
         if let Some(map) = &node.map {
@@ -180,7 +189,7 @@ impl Reader {
             let whole = map.items.iter().filter(|(index, _)| !map.masked.contains(index));
             for (index, seq) in whole {
                 let value = self.field(*seq, "value").await?;
-                results.insert(*index, value.unwrap_or(Value::Null));
+                results.extend(value.map(|value| (*index, value)));
             }
             restored.map = Some(RestoredMap { count: map.count, items, results });
         }

@@ -13,6 +13,7 @@ use super::scheduler::{Reply, Scheduler};
 use super::{Progress, Stop};
 use crate::error::{NodeError, Result};
 use crate::node::{Asked, Request};
+use crate::policy::PolicyContext;
 use crate::store::now;
 
 impl Scheduler {
@@ -26,7 +27,7 @@ impl Scheduler {
     ) {
         let is_pausing = *self.stop.borrow() == Stop::Pause;
         match self.live.get_mut(path).filter(|_| is_pausing) {
-            Some(live) => live.held = Some(reply),
+            Some(live) => live.held.push(reply),
             None => replies.push((reply, Ok(Value::Null))),
         }
     }
@@ -34,13 +35,15 @@ impl Scheduler {
     /// What a node asks for. Answered when it is durable.
     pub(super) async fn asked(&mut self, request: Request, replies: &mut Vec<Reply>) -> Result<()> {
         let Request { path, attempt, asked, reply } = request;
-        let Some(live) = self.live.get(&path).filter(|live| live.attempt == attempt) else {
+        let live = self.live.get_mut(&path).filter(|live| live.attempt == attempt);
+        let Some(live) = live else {
             replies.push((reply, Err(NodeError::new("The attempt has ended"))));
             return Ok(());
         };
         let visit = live.visit;
         match asked {
-            Asked::SafePoint { description, writes } => {
+            Asked::Parts { running } => live.parts = running,
+            Asked::SafePoint { description, writes, messages } => {
                 // An excluded value stays out of the disk here, too: a resume asks for it.
                 let is_excluded = |(key, _): &(String, Value)| self.excluded.matches(key);
                 let (excluded, writes): (Map<_, _>, Map<_, _>) =
@@ -51,13 +54,17 @@ impl Scheduler {
                 let excluded_keys = excluded.keys().cloned().collect();
                 self.lost_writes.insert(path.clone(), excluded);
                 let event = NodeSafePoint { path: path.clone(), visit, attempt, excluded_keys };
-                let content = Map::from_iter([
+                let mut content = Map::from_iter([
                     ("description".to_owned(), Value::from(description.clone())),
                     ("writes".to_owned(), writes.into()),
                 ]);
+                if !messages.is_empty() {
+                    content.insert("messages".to_owned(), messages.into());
+                }
                 self.log.push(NewRecord::with_fields(now(), event, content));
                 if self.config.wants(CheckpointType::SafePoint, 0) {
                     self.push_checkpoint(CheckpointType::SafePoint, &path, None, &description)?;
+                    self.push_pruned_over_maximum();
                 }
                 self.hold_or_reply(&path, reply, replies);
                 return Ok(());
@@ -95,9 +102,20 @@ impl Scheduler {
                     ("outputs".to_owned(), outputs.into()),
                 ]);
                 self.log.push(NewRecord::with_content(now(), event, "step", step.into()));
-                if self.config.wants(CheckpointType::LoopIteration, iteration) {
+                let tags = self.graph.node(&path).map(|node| node.tags.clone()).unwrap_or_default();
+                let of = PolicyContext {
+                    boundary: CheckpointType::LoopIteration,
+                    node: &path,
+                    tags: &tags,
+                    attempt,
+                    latency: None,
+                    changed_keys: 0,
+                    iteration: Some(iteration),
+                };
+                if self.wants(&of) {
                     let description = format!("Iteration {} of `{path}`", iteration + 1);
                     self.push_checkpoint(CheckpointType::LoopIteration, &path, None, &description)?;
+                    self.push_pruned_over_maximum();
                 }
                 let (node, count) = (path.clone(), None);
                 self.report(Progress::NodeAdvanced { node, done: iteration + 1, count });
@@ -108,7 +126,9 @@ impl Scheduler {
                 let record = NodeEvent { path, visit, attempt };
                 self.log.push(NewRecord::with_content(now(), record, "event", event));
             }
-            Asked::Text { offset, text } => {
+            Asked::Text { text } => {
+                let offset = live.streamed;
+                live.streamed += text.len() as u64;
                 let record = NodeText { path, visit, attempt, offset };
                 self.log.push(NewRecord::with_content(now(), record, "text", text.into()));
             }

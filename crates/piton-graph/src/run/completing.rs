@@ -7,7 +7,8 @@ use std::time::Duration;
 use piton_core::event::{
     CheckpointPruned, EdgeTaken, MemoryChanged, NodeCompleted, NodeSkipped, OutputAdded,
 };
-use piton_core::graph::{CheckpointConfig, CheckpointType, NodePhase, NodeState};
+use piton_core::graph::{CheckpointType, NodePhase, NodeState, Reducer};
+use piton_core::id::CheckpointId;
 use piton_core::limits::BATCH_BYTES_MAX;
 use piton_core::{Code, NewRecord};
 use serde_json::{Map, Value};
@@ -19,7 +20,8 @@ use crate::checkpoints::PRUNED_RECORD_MAX;
 use crate::error::{Error, NodeError, Result};
 use crate::expression;
 use crate::node::{NodeContext, json_bytes};
-use crate::spec::EdgeSpec;
+use crate::policy::PolicyContext;
+use crate::spec::{EdgeSpec, split, within};
 use crate::store::now;
 
 /// All that one node writes, in bytes: a completion is one batch.
@@ -35,7 +37,18 @@ impl Scheduler {
         ctx: NodeContext,
     ) -> Result<Result<(), NodeError>> {
         let NodeContext { writes, outputs, .. } = ctx;
-        if let Err(error) = self.check_writes(&writes) {
+        self.complete_with(path, (attempt, visit, began), writes, outputs)
+    }
+
+    pub(super) fn complete_with(
+        &mut self,
+        path: &str,
+        (attempt, visit, began): (u32, u32, Instant),
+        writes: Map<String, Value>,
+        outputs: Map<String, Value>,
+    ) -> Result<Result<(), NodeError>> {
+        let (scope, _) = split(path);
+        if let Err(error) = self.check_writes(scope, &writes) {
             return Ok(Err(error));
         }
         let edges = match self.taken_edges(path, &writes, false) {
@@ -48,15 +61,16 @@ impl Scheduler {
         self.log.push_event(NodeCompleted { path: node.clone(), visit, attempt, latency_ms });
         let changed_keys = writes.len();
         for (key, value) in writes {
-            self.write(key, value, Some(path))?;
+            self.write(within(scope, &key), value, Some(path))?;
         }
         for (key, value) in outputs {
+            let key = within(scope, &key);
             let event = OutputAdded { key: key.clone(), path: node.clone(), excluded: false };
             self.log.push(NewRecord::with_content(now(), event, "value", value.clone()));
             self.outputs.insert(key, value);
         }
         self.push_edges(&edges);
-        self.push_completion_checkpoints(path, &edges, took, changed_keys)?;
+        self.push_completion_checkpoints(path, &edges, (attempt, took, changed_keys))?;
         self.push_pruned();
         self.report(Progress::NodeCompleted { node, latency_ms });
         Ok(Ok(()))
@@ -75,7 +89,7 @@ impl Scheduler {
     }
 
     /// Whether what a node wrote fits into one batch and can be joined into the memory.
-    fn check_writes(&self, writes: &Map<String, Value>) -> Result<(), NodeError> {
+    fn check_writes(&self, scope: &str, writes: &Map<String, Value>) -> Result<(), NodeError> {
         let bytes: usize = writes.values().map(json_bytes).sum();
         if bytes > COMPLETION_BYTES_MAX {
             let message = format!(
@@ -84,8 +98,9 @@ impl Scheduler {
             return Err(NodeError::new(message).with_code(Code::PayloadTooLarge).permanent());
         }
         for (key, value) in writes {
-            let Some(reducer) = self.graph.spec().reducer(key) else { continue };
-            let old = self.memory.get(key).map_or(&Value::Null, |value| &**value);
+            let in_memory = within(scope, key);
+            let Some(reducer) = self.graph.spec().reducer(&in_memory) else { continue };
+            let old = self.memory.get(&in_memory).map_or(&Value::Null, |value| &**value);
             reducer.check(old, value).map_err(|error| {
                 NodeError::new(format!("`{key}` cannot be written: {error}")).permanent()
             })?;
@@ -95,12 +110,28 @@ impl Scheduler {
 
     /// Sets a key of the memory, in the batch and here. An excluded value is nowhere in the batch.
     pub(super) fn write(&mut self, key: String, value: Value, path: Option<&str>) -> Result<()> {
-        let path = path.map(str::to_owned);
         let reducer = self.graph.spec().reducer(&key).filter(|_| path.is_some());
-        let excluded = self.excluded.matches(&key);
+        self.write_by(key, value, path, reducer)
+    }
+
+    /// Sets a key whatever it has: there is no reducer.
+    pub(super) fn write_over(&mut self, key: String, value: Value, path: &str) -> Result<()> {
+        self.write_by(key, value, Some(path), None)
+    }
+
+    fn write_by(
+        &mut self,
+        key: String,
+        value: Value,
+        path: Option<&str>,
+        reducer: Option<Reducer>,
+    ) -> Result<()> {
+        let path = path.map(str::to_owned);
+        let (_, name) = split(&key);
+        let excluded = self.excluded.matches(name);
         let event = MemoryChanged { key: key.clone(), path, reducer, excluded };
         if excluded {
-            self.log.teach(&key, &value)?;
+            self.log.teach(name, &value)?;
             self.log.push_event(event);
         } else {
             self.log.push(NewRecord::with_serialized(now(), event, "value", &value));
@@ -126,11 +157,14 @@ impl Scheduler {
         writes: &Map<String, Value>,
         on_error: bool,
     ) -> Result<Vec<EdgeSpec>, NodeError> {
-        let checked = self.graph.checked();
-        let mut open: Vec<&EdgeSpec> = Vec::new();
-        let is_meant = |edge: &EdgeSpec| edge.from == path && edge.on_error == on_error;
+        let (scope, name) = split(path);
+        let Some(checked) = self.graph.checked().scope(scope) else { return Ok(Vec::new()) };
+        let mut open: Vec<EdgeSpec> = Vec::new();
+        let is_meant = |edge: &EdgeSpec| edge.from == name && edge.on_error == on_error;
         let of_node = checked.spec.edges.iter().enumerate().filter(|(_, edge)| is_meant(edge));
         for (number, edge) in of_node {
+            let (from, to) = (path.to_owned(), within(scope, &edge.to));
+            let edge = EdgeSpec { from, to, ..edge.clone() };
             let taken = self.log.folded.graph.cycles_taken(&edge.from, &edge.to);
             if edge.max.is_some_and(|max| taken >= max) {
                 continue;
@@ -139,8 +173,9 @@ impl Scheduler {
                 None => true,
                 Some(when) => {
                     let keys = checked.conditions.get(&number).into_iter().flatten();
-                    let values: BTreeMap<&str, Value> =
-                        keys.map(|key| (key.as_str(), self.value_after(key, writes))).collect();
+                    let values: BTreeMap<&str, Value> = keys
+                        .map(|key| (key.as_str(), self.value_after(scope, key, writes)))
+                        .collect();
                     let variables = values.iter().map(|(key, value)| (*key, value)).collect();
                     expression::holds(when, &variables).map_err(|error| {
                         let to = &edge.to;
@@ -156,9 +191,9 @@ impl Scheduler {
         let highest = open.iter().map(|edge| edge.priority).max();
         open.retain(|edge| Some(edge.priority) == highest);
         if let Some(back) = open.iter().find(|edge| edge.max.is_some()) {
-            return Ok(vec![(*back).clone()]);
+            return Ok(vec![back.clone()]);
         }
-        Ok(open.into_iter().cloned().collect())
+        Ok(open)
     }
 
     /// After the graph changed: where an edge that was taken led to a node that is gone, the edges that
@@ -186,9 +221,10 @@ impl Scheduler {
     }
 
     /// A key's value once these writes are made.
-    fn value_after(&self, key: &str, writes: &Map<String, Value>) -> Value {
-        let old = self.memory.get(key).map_or(&Value::Null, |value| &**value);
-        match (writes.get(key), self.graph.spec().reducer(key)) {
+    fn value_after(&self, scope: &str, key: &str, writes: &Map<String, Value>) -> Value {
+        let in_memory = within(scope, key);
+        let old = self.memory.get(&in_memory).map_or(&Value::Null, |value| &**value);
+        match (writes.get(key), self.graph.spec().reducer(&in_memory)) {
             (None, _) => old.clone(),
             (Some(new), None) => new.clone(),
             (Some(new), Some(reducer)) => {
@@ -220,20 +256,28 @@ impl Scheduler {
         &mut self,
         path: &str,
         edges: &[EdgeSpec],
-        took: Duration,
-        changed_keys: usize,
+        (attempt, took, changed_keys): (u32, Duration, usize),
     ) -> Result<()> {
-        let Some(node) = self.graph.spec().nodes.get(path) else { return Ok(()) };
+        let Some(node) = self.graph.node(path) else { return Ok(()) };
         let is_safe_point = node.safe_point;
-        let is_worth = !self.config.smart || {
-            let names = node.tags.iter().map(String::as_str).chain([path]);
-            CheckpointConfig::is_worth(names, Some((took, changed_keys)))
+        let wants = |boundary| {
+            self.wants(&PolicyContext {
+                boundary,
+                node: path,
+                tags: &node.tags,
+                attempt,
+                latency: Some(took),
+                changed_keys,
+                iteration: None,
+            })
         };
+        let is_completion = wants(CheckpointType::NodeComplete);
+        let is_transition = wants(CheckpointType::EdgeTransition);
         let next = match edges {
             [edge] => Some(edge.to.clone()),
             _ => None,
         };
-        if is_worth && self.config.wants(CheckpointType::NodeComplete, 0) {
+        if is_completion {
             let (kind, description) = (CheckpointType::NodeComplete, format!("`{path}` completed"));
             self.push_checkpoint(kind, path, next.as_deref(), &description)?;
         }
@@ -241,7 +285,7 @@ impl Scheduler {
             let (kind, description) = (CheckpointType::SafePoint, format!("Safe point `{path}`"));
             self.push_checkpoint(kind, path, next.as_deref(), &description)?;
         }
-        if self.config.wants(CheckpointType::EdgeTransition, 0) {
+        if is_transition {
             for edge in edges {
                 let (kind, to) = (CheckpointType::EdgeTransition, &edge.to);
                 self.push_checkpoint(kind, path, Some(to), &format!("From `{path}` to `{to}`"))?;
@@ -252,8 +296,17 @@ impl Scheduler {
 
     fn push_pruned(&mut self) {
         let done = self.log.folded.graph.metrics.nodes_completed;
-        let needed = self.needed();
-        let plan = self.log.folded.index.due_for_pruning(&self.config, done, &needed);
+        let plan = self.log.folded.index.due_for_pruning(&self.config, done);
+        self.prune(&plan);
+    }
+
+    /// Where no node completes, the maximum counts all the same.
+    pub(super) fn push_pruned_over_maximum(&mut self) {
+        let plan = self.log.folded.index.over_maximum(&self.config);
+        self.prune(&plan);
+    }
+
+    fn prune(&mut self, plan: &[CheckpointId]) {
         for checkpoint_ids in plan.chunks(PRUNED_RECORD_MAX) {
             let checkpoint_ids = checkpoint_ids.to_vec();
             self.log.push_event(CheckpointPruned { checkpoint_ids });

@@ -1,6 +1,7 @@
 //! How a run ends.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use piton_core::Reason;
 use piton_core::decide::Command;
@@ -16,15 +17,16 @@ impl Scheduler {
         let waits: Vec<OpenWait> = self
             .live
             .iter()
-            .filter_map(|(node, live)| {
-                let wait = live.wait.as_ref()?;
+            .flat_map(|(node, live)| live.waits.iter().map(move |wait| (node, wait)))
+            .map(|(node, wait)| {
                 let (wait_id, deadline_at) = (wait.id.clone(), wait.deadline_at);
-                Some(OpenWait { wait_id, node: node.clone(), deadline_at })
+                OpenWait { wait_id, node: node.clone(), deadline_at }
             })
             .collect();
         for live in self.live.values() {
             live.task.abort();
         }
+        self.push_pruned_over_maximum();
         let run_id = self.run_id.clone();
         let outcome = if stop == Stop::Cancel {
             self.log.decide(Command::Cancel { run_id, reason: Reason::UserRequest })?;
@@ -63,6 +65,11 @@ impl Scheduler {
             };
             outputs.insert(key.clone(), value.unwrap_or(Value::Null));
         }
-        Ok(Finished { memory: self.memory.clone(), outputs })
+        // Those of subgraphs are their own.
+        let is_own = |key: &str| !key.contains('/');
+        outputs.retain(|key, _| is_own(key));
+        let memory = self.memory.iter().filter(|(key, _)| is_own(key));
+        let memory = memory.map(|(key, value)| (key.clone(), Arc::clone(value))).collect();
+        Ok(Finished { memory, outputs })
     }
 }

@@ -3,6 +3,7 @@
 mod asking;
 mod completing;
 mod ending;
+mod nesting;
 mod resume;
 mod scheduler;
 mod waiting;
@@ -179,7 +180,7 @@ impl RunHandle {
     }
 
     /// Has the run decide a command about its session: an answer, a token, a title. What would change
-    /// the run itself is refused with `run_in_progress`. `None`: the run has ended, and somebody else
+    /// the run itself is refused with `run_in_progress`. `None`: the run has ended, and another caller
     /// may write to the session.
     pub async fn execute(&self, command: Command) -> Result<Option<Decided>> {
         let (reply, decided) = oneshot::channel();
@@ -282,11 +283,12 @@ impl Runner {
         self
     }
 
-    fn config(&self) -> Result<CheckpointConfig> {
-        let levels =
-            [&self.graph.spec().checkpoint, self.store.checkpoint_options(), &self.options];
-        CheckpointConfig::check(levels, self.store.features())?;
-        Ok(CheckpointConfig::of(levels))
+    /// How this execution is checkpointed; `recorded`: what earlier ones of the session were given, which
+    /// was checked when they were.
+    fn config(&self, recorded: &CheckpointOptions) -> Result<CheckpointConfig> {
+        let (graph, runtime) = (&self.graph.spec().checkpoint, self.store.checkpoint_options());
+        CheckpointConfig::check([graph, runtime, &self.options], self.store.features())?;
+        Ok(CheckpointConfig::of_execution([graph, runtime], recorded, &self.options))
     }
 
     /// Starts the graph in a new session.
@@ -335,7 +337,7 @@ fn complete_inputs(graph: &Graph, mut given: Map<String, Value>) -> Result<Map<S
 
 /// A value of an input has the type that the graph declares.
 fn check_type(graph: &Graph, name: &str, value: &Value) -> Result<()> {
-    let of_type = graph.spec().inputs.get(name).and_then(|input| input.of_type);
+    let of_type = graph.spec().input(name).and_then(|input| input.of_type);
     match of_type.filter(|of_type| !of_type.fits(value)) {
         Some(of_type) => {
             let message = format!("`{name}` has to be of the type `{}`", of_type.as_str());

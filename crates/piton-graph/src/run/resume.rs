@@ -7,7 +7,9 @@ use piton_core::decide::{Command, Create, Setup};
 use piton_core::event::{
     CheckpointDamaged, GraphBound, GraphHosted, LineageStarted, RunReattached,
 };
-use piton_core::graph::{CheckpointConfig, CheckpointEntry, GraphState, NodePhase};
+use piton_core::graph::{
+    CheckpointConfig, CheckpointEntry, CheckpointOptions, GraphState, NodePhase, Topology,
+};
 use piton_core::id::{CheckpointId, RunId, SessionId};
 use piton_core::mask::KeyPatterns;
 use piton_core::state::Phase;
@@ -16,14 +18,16 @@ use serde_json::{Map, Value};
 use tokio::sync::{mpsc, watch};
 
 use super::scheduler::{Beginning, Scheduler};
+use super::waiting::redacted_answer;
 use super::{Run, Runner, Stop, check_type, complete_inputs};
 use crate::error::{Error, Result, nearest};
 use crate::graph::Graph;
 use crate::log::{Log, Logged};
+use crate::spec::{split, within};
 use crate::store::{Claim, new_run, new_session, now};
 
 pub(super) async fn start(runner: Runner, inputs: Map<String, Value>) -> Result<Run> {
-    let config = runner.config()?;
+    let config = runner.config(&CheckpointOptions::default())?;
     runner.graph.check_bodies()?;
     check_agents(&runner)?;
     let inputs = complete_inputs(&runner.graph, inputs)?;
@@ -51,9 +55,9 @@ pub(super) async fn start(runner: Runner, inputs: Map<String, Value>) -> Result<
     begin(runner, log, config, claim, at).await
 }
 
-/// A graph with `agent` nodes needs somebody who runs agents.
+/// A graph with `agent` nodes needs a host that runs agents.
 fn check_agents(runner: &Runner) -> Result<()> {
-    let nodes: Vec<String> = runner.graph.agent_nodes().map(str::to_owned).collect();
+    let nodes: Vec<String> = runner.graph.agent_nodes().collect();
     if nodes.is_empty() || runner.agents.is_some() {
         return Ok(());
     }
@@ -94,6 +98,11 @@ async fn begin(
     let (answers, given) = mpsc::unbounded_channel();
     let (commands, given_commands) = mpsc::unbounded_channel();
     let session = log.id.clone();
+    let recorded = log.folded.index.options();
+    let configured = config.to_record(recorded, &runner.options);
+    let is_new = |key: &String| !recorded.exclude_memory_keys.contains(key);
+    let is_configured = configured.options == recorded.given()
+        && !configured.exclude_memory_keys.iter().any(is_new);
     let newest = log.folded.index.latest(log.lineage()).map(|entry| entry.checkpoint_id.clone());
     let mut scheduler = Scheduler::new(Beginning {
         graph: runner.graph,
@@ -113,10 +122,14 @@ async fn begin(
     if scheduler.log.folded.session.facts.graph_on_server != by_server {
         scheduler.log.push_event(GraphHosted { by_server });
     }
+    if !is_configured {
+        scheduler.log.push_event(configured);
+    }
     if resumed_from.is_some() || !scheduler.log.folded.graph.nodes.is_empty() {
         scheduler.set_keys = set.keys().cloned().collect();
     }
     scheduler.set_values(set)?;
+    scheduler.restore_inputs()?;
     scheduler.redecide_edges()?;
     scheduler.log.commit().await?;
     let stop = Arc::new(stop);
@@ -138,12 +151,14 @@ pub(super) async fn resume(
     checkpoint: Option<&CheckpointId>,
     modifications: Map<String, Value>,
 ) -> Result<Run> {
-    let config = runner.config()?;
+    let config = runner.config(&CheckpointOptions::default())?;
     runner.graph.check_bodies()?;
     check_agents(&runner)?;
     let claim = runner.store.claim(session)?;
-    let excluded = &config.exclude_memory_keys;
     let (mut log, events) = Log::load(&runner.store, session.clone(), &config).await?;
+    let config = runner.config(log.folded.index.options())?;
+    log.configure(&config)?;
+    let excluded = &config.exclude_memory_keys;
     let info = log.folded.session.info.as_ref();
     runner.working_dir = info.and_then(|info| info.working_dir.clone());
     let bound = &log.folded.graph.name;
@@ -170,7 +185,7 @@ pub(super) async fn resume(
     if let Err(why) = check_fit(&runner.graph, &point.state, &point.memory, &modifications) {
         return Err(incompatible(&runner.graph, &log, &events, &point, why, &modifications).await);
     }
-    check_values(&runner.graph, &point, &modifications, excluded)?;
+    check_values(&runner.graph, &log, &point, &modifications, excluded)?;
     let run_id = continue_run(&mut log, point.is_older)?;
     let resumed_from = point.checkpoint.as_ref().map(|entry| entry.checkpoint_id.clone());
     if let (true, Some(entry)) = (point.is_older, &point.checkpoint) {
@@ -192,10 +207,11 @@ pub(super) async fn resume(
 
 /// Only keys that the graph knows can be set, to values of their type.
 fn check_modifications(graph: &Graph, modifications: &Map<String, Value>) -> Result<()> {
-    let keys = graph.spec().keys();
+    let keys = graph.spec().all_keys();
     for (key, value) in modifications {
         if !keys.contains(key.as_str()) {
-            let hint = nearest(key, keys).map(|name| format!("Did you mean `{name}`?"));
+            let known = keys.iter().map(String::as_str);
+            let hint = nearest(key, known).map(|name| format!("Did you mean `{name}`?"));
             return Err(Error::Input { message: format!("The graph has no key `{key}`"), hint });
         }
         check_type(graph, key, value)?;
@@ -315,18 +331,13 @@ fn check_fit(
     }
     // What is read by a node that is still to run was written, or will be.
     for path in unfinished(graph, state) {
-        let Some(node) = graph.spec().nodes.get(path) else { continue };
         let before = graph.topology().ancestors(path);
-        for key in &node.reads {
+        for key in &graph.reads(path) {
             let is_known = state.memory.contains_key(key)
                 || modifications.contains_key(key)
-                || graph.spec().inputs.contains_key(key);
-            let will_be = unfinished(graph, state).any(|other| {
-                graph.spec().nodes.get(other).is_some_and(|node| node.writes.contains(key))
-            });
-            let could_be = before.iter().any(|other| {
-                graph.spec().nodes.get(*other).is_some_and(|node| node.writes.contains(key))
-            });
+                || graph.spec().input(key).is_some();
+            let will_be = unfinished(graph, state).any(|other| graph.has_written(other, key));
+            let could_be = before.iter().any(|other| graph.has_written(other, key));
             if !is_known && !will_be && !could_be {
                 return Err(format!("the node `{path}` reads `{key}`, which nothing has written"));
             }
@@ -337,11 +348,7 @@ fn check_fit(
 
 /// The nodes that are still to run, as far as is known.
 fn unfinished<'a>(graph: &'a Graph, state: &'a GraphState) -> impl Iterator<Item = &'a str> {
-    graph
-        .topology()
-        .nodes()
-        .filter(|path| !matches!(state.phase(path), NodePhase::Completed | NodePhase::Skipped))
-        .filter(|path| !state.node(path).is_some_and(|node| node.handled))
+    graph.topology().nodes().filter(|path| !Topology::is_over(state, path))
 }
 
 /// The error for a state that does not fit, with the nearest earlier checkpoint that does.
@@ -372,26 +379,54 @@ async fn incompatible(
 /// Values that are never saved and that a node will read have to be given again.
 fn check_values(
     graph: &Graph,
+    log: &Log,
     point: &Point,
     modifications: &Map<String, Value>,
     excluded: &[String],
 ) -> Result<()> {
     let patterns = KeyPatterns::new(excluded);
-    let read: BTreeSet<&String> = unfinished(graph, &point.state)
-        .filter_map(|path| graph.spec().nodes.get(path))
-        .flat_map(|node| &node.reads)
-        .collect();
-    let is_lost = |key: &&String| {
-        let entry = point.state.memory.get(*key);
-        entry.is_some_and(|entry| entry.excluded || patterns.matches(key))
-            && !modifications.contains_key(*key)
+    // A subgraph that runs has its inputs: it reads nothing more.
+    let has_begun = |path: &str| {
+        graph.topology().is_subgraph(path) && point.state.phase(path) == NodePhase::Running
     };
-    let mut keys: Vec<String> = read.into_iter().filter(is_lost).cloned().collect();
-    // What a node wrote before its safe point and does not write again.
-    let nodes = unfinished(graph, &point.state).filter_map(|path| point.state.node(path));
-    for key in nodes.filter_map(|node| node.safe_point.as_ref()).flat_map(|at| &at.excluded_keys) {
-        if !modifications.contains_key(key) && !keys.contains(key) {
-            keys.push(key.clone());
+    let mut read: BTreeSet<String> = unfinished(graph, &point.state)
+        .filter(|path| !has_begun(path))
+        .flat_map(|path| graph.reads(path))
+        .collect();
+    let nodes =
+        || unfinished(graph, &point.state).filter_map(|path| Some((path, graph.node(path)?)));
+    // What a condition reads, unless the node before it is to write it.
+    for (path, node) in nodes() {
+        let (scope, name) = split(path);
+        let Some(checked) = graph.checked().scope(scope) else { continue };
+        let edges = checked.spec.edges.iter().enumerate().filter(|(_, edge)| edge.from == name);
+        let keys = edges.filter_map(|(number, _)| checked.conditions.get(&number)).flatten();
+        read.extend(keys.filter(|key| !node.writes.contains(*key)).map(|key| within(scope, key)));
+    }
+    let is_lost = |key: &String| {
+        let entry = point.state.memory.get(key);
+        entry.is_some_and(|entry| entry.excluded || patterns.matches(split(key).1))
+            && !modifications.contains_key(key)
+    };
+    // An input of a subgraph is set where it comes from.
+    let lost = read.into_iter().filter(is_lost).map(|key| graph.spec().origin_of(key));
+    let lost: BTreeSet<String> = lost.filter(|key| !modifications.contains_key(key)).collect();
+    let mut keys: Vec<String> = lost.into_iter().collect();
+    // What a node wrote before its safe point and does not write again, and what it was answered.
+    let lineages = log.folded.lineages.ancestry(log.lineage());
+    for (path, node) in nodes() {
+        let safe_point = point.state.node(path).and_then(|state| state.safe_point.as_ref());
+        // The outputs of a loop need not be keys of the memory; its body makes them again.
+        let excluded = safe_point.into_iter().flat_map(|at| &at.excluded_keys);
+        let excluded = excluded.filter(|key| node.writes.contains(*key));
+        let redacted = safe_point.filter(|at| at.redacted).map(|_| &node.writes);
+        let answered = redacted_answer(&log.id, &lineages, &point.state, (path, node));
+        let kept_nowhere = excluded.chain(redacted.into_iter().flatten()).map(String::as_str);
+        for key in kept_nowhere.chain(answered) {
+            let key = within(split(path).0, key);
+            if !modifications.contains_key(&key) && !keys.contains(&key) {
+                keys.push(key);
+            }
         }
     }
     if keys.is_empty() { Ok(()) } else { Err(Error::ValuesRequired { keys }) }

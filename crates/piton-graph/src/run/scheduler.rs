@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use piton_core::Code;
 use piton_core::event::{NodeFailed, NodeStarted};
-use piton_core::graph::{CheckpointConfig, CheckpointType, NodePhase};
+use piton_core::graph::{CheckpointConfig, CheckpointType, NodePhase, Topology};
 use piton_core::id::{CheckpointId, RunId, WaitId};
 use piton_core::mask::KeyPatterns;
 use piton_core::{NewRecord, Timestamp};
@@ -22,7 +22,8 @@ use crate::graph::Graph;
 use crate::kinds;
 use crate::log::Log;
 use crate::node::{Attempt, NodeContext, Request};
-use crate::spec::{Effects, NodeKind};
+use crate::policy::{CheckpointPolicy as _, PolicyContext, SmartPolicy};
+use crate::spec::{Effects, NodeKind, split, within};
 use crate::store::{new_checkpoint, now};
 
 /// Requests of nodes that may wait to be heard.
@@ -35,9 +36,21 @@ pub(super) struct Live {
     pub(super) visit: u32,
     pub(super) began: Instant,
     pub(super) task: tokio::task::AbortHandle,
-    pub(super) wait: Option<LiveWait>,
+    /// What it waits for: the items of a map each for themselves.
+    pub(super) waits: Vec<LiveWait>,
     /// It stands at a safe point, because the run pauses: what it would be answered by.
-    pub(super) held: Option<oneshot::Sender<Result<Value, NodeError>>>,
+    pub(super) held: Vec<oneshot::Sender<Result<Value, NodeError>>>,
+    /// How many parts of it run side by side.
+    pub(super) parts: usize,
+    /// Bytes of text that it streamed.
+    pub(super) streamed: u64,
+}
+
+impl Live {
+    /// Whether some of it runs.
+    fn is_at_work(&self) -> bool {
+        self.waits.len() + self.held.len() < self.parts
+    }
 }
 
 #[derive(Debug)]
@@ -45,6 +58,15 @@ pub(super) struct LiveWait {
     pub(super) id: WaitId,
     pub(super) deadline_at: Option<Timestamp>,
     pub(super) reply: oneshot::Sender<Result<Value, NodeError>>,
+}
+
+/// A node that is about to run.
+struct Start {
+    path: String,
+    visit: u32,
+    attempt: u32,
+    /// Its start is durable before it runs.
+    needs_flush: bool,
 }
 
 /// An answer that is sent when what it rests on is durable.
@@ -64,6 +86,8 @@ pub(super) struct Scheduler {
     pub(super) live: BTreeMap<String, Live>,
     /// Nodes that an earlier process left running or failed, and that are to run again.
     again: BTreeSet<String>,
+    /// When subgraphs began that run.
+    pub(super) entered: BTreeMap<String, Instant>,
     /// When the next attempt of a failed node begins.
     pub(super) retries: BTreeMap<String, Instant>,
     /// Excluded values that nodes wrote before their last safe points.
@@ -88,8 +112,6 @@ pub(super) struct Scheduler {
     progress: Option<mpsc::UnboundedSender<Progress>>,
     /// The newest checkpoint: the next one's parent.
     pub(super) parent: Option<CheckpointId>,
-    /// The checkpoint before each open wait.
-    pub(super) waits: BTreeMap<WaitId, CheckpointId>,
     working_dir: Option<String>,
     /// What is reported when the batch is durable.
     unreported: Vec<Progress>,
@@ -121,9 +143,15 @@ impl Scheduler {
         let mut again = BTreeSet::new();
         let mut retries = BTreeMap::new();
         for path in graph.topology().nodes() {
+            // A subgraph that runs needs no other attempt, and what is in one that has ended gets none.
+            let is_entered =
+                graph.topology().is_subgraph(path) && state.phase(path) == NodePhase::Running;
+            if is_entered || !Topology::is_enclosed_by_running(state, path) {
+                continue;
+            }
             match state.phase(path) {
                 NodePhase::Failed { .. } if state.node(path).is_some_and(|node| node.handled) => {}
-                // Its next attempt keeps its time, whoever makes it.
+                // Its next attempt keeps its time, by which process it is made.
                 NodePhase::Failed { retry_at: Some(at), .. } => {
                     retries.insert(path.to_owned(), Instant::now() + at.since(now()));
                 }
@@ -143,6 +171,7 @@ impl Scheduler {
             memory,
             live: BTreeMap::new(),
             again,
+            entered: BTreeMap::new(),
             retries,
             lost_writes: BTreeMap::new(),
             secret_answers: BTreeMap::new(),
@@ -160,7 +189,6 @@ impl Scheduler {
             can_be_stopped: true,
             progress,
             parent,
-            waits: BTreeMap::new(),
             working_dir,
             unreported: Vec::new(),
         }
@@ -176,12 +204,10 @@ impl Scheduler {
             if is_starting {
                 self.start_ready().await?;
             }
-            let at_work = self
-                .live
-                .values()
-                .filter(|live| live.wait.is_none() && live.held.is_none())
-                .count();
-            if at_work == 0 && (!is_starting || self.retries.is_empty()) {
+            let is_at_work = self.live.values().any(Live::is_at_work);
+            let is_idle = !is_at_work && (!is_starting || self.retries.is_empty());
+            // The node of a wait whose time has passed fails first, and the graph may continue.
+            if is_idle && !(is_starting && self.has_passed_wait()) {
                 return self.end(stop).await;
             }
             let wake = self.next_wake(is_starting);
@@ -259,6 +285,21 @@ impl Scheduler {
 
     /// Starts every node that can run now. Those with effects are durable first.
     async fn start_ready(&mut self) -> Result<()> {
+        let mut starting = Vec::new();
+        // A subgraph that begins has nodes that are ready, and one that ends leads on.
+        while self.push_starts(&mut starting)? | self.close_subgraphs()? {}
+        if starting.iter().any(|start| start.needs_flush) {
+            self.commit().await?;
+        }
+        for Start { path, visit, attempt, .. } in starting {
+            self.spawn(path, visit, attempt).await?;
+        }
+        Ok(())
+    }
+
+    /// Adds the start of every node that can run now. True: a subgraph began.
+    fn push_starts(&mut self, starting: &mut Vec<Start>) -> Result<bool> {
+        let mut has_entered = false;
         self.push_skipped();
         let ready: Vec<String> = {
             let state = &self.log.folded.graph;
@@ -269,11 +310,9 @@ impl Scheduler {
             all.into_iter().filter(|path| !self.live.contains_key(path)).collect()
         };
         self.again.clear();
-        let mut needs_flush = false;
-        let mut starting = Vec::new();
         for path in ready {
             self.retries.remove(&path);
-            let Some(node) = self.graph.spec().nodes.get(&path).cloned() else { continue };
+            let Some(node) = self.graph.node(&path).cloned() else { continue };
             let state = &self.log.folded.graph;
             let visit = state.visit(&path);
             let known = state.node(&path).map_or(0, |node| node.attempts);
@@ -283,32 +322,39 @@ impl Scheduler {
                 && self.has_wait(&path, visit);
             let attempt = if is_asked { known.max(1) } else { known + 1 };
             if !is_asked {
-                let names = node.tags.iter().map(String::as_str).chain([path.as_str()]);
-                let is_worth = !self.config.smart || CheckpointConfig::is_worth(names, None);
-                if is_worth && self.config.wants(CheckpointType::NodeStart, 0) {
+                let of = PolicyContext {
+                    boundary: CheckpointType::NodeStart,
+                    node: &path,
+                    tags: &node.tags,
+                    attempt,
+                    latency: None,
+                    changed_keys: 0,
+                    iteration: None,
+                };
+                if self.wants(&of) {
                     let description = format!("Before `{path}` starts");
                     self.push_checkpoint(CheckpointType::NodeStart, &path, None, &description)?;
                 }
                 self.log.push_event(NodeStarted { path: path.clone(), visit, attempt });
             }
-            needs_flush |= node.effects == Effects::External;
-            starting.push((path, visit, attempt));
+            if matches!(node.kind, NodeKind::Subgraph(_)) {
+                self.enter(&path, attempt, visit)?;
+                has_entered = true;
+                continue;
+            }
+            let needs_flush = node.effects == Effects::External;
+            starting.push(Start { path, visit, attempt, needs_flush });
         }
-        if needs_flush {
-            self.commit().await?;
-        }
-        for (path, visit, attempt) in starting {
-            self.spawn(path, visit, attempt).await?;
-        }
-        Ok(())
+        Ok(has_entered)
     }
 
     async fn spawn(&mut self, path: String, visit: u32, attempt: u32) -> Result<()> {
-        let Some(node) = self.graph.spec().nodes.get(&path) else { return Ok(()) };
+        let Some(node) = self.graph.node(&path) else { return Ok(()) };
+        let (scope, _) = split(&path);
         let (session, lineage) = (&self.log.id, self.log.lineage());
         let idempotency_key = format!("{session}/{lineage}/{path}/{visit}");
         let nothing = Arc::new(Value::Null);
-        let value = |key: &String| self.memory.get(key).unwrap_or(&nothing).clone();
+        let value = |key: &String| self.memory.get(&within(scope, key)).unwrap_or(&nothing).clone();
         let reads = node.reads.iter().map(|key| (key.clone(), value(key))).collect();
         let timeout = node.timeout_ms.map(Duration::from_millis);
         let restored = self.log.reader.restored(&self.log.folded.graph, &path).await?;
@@ -317,9 +363,11 @@ impl Scheduler {
             // What the safe point could not keep: known here still, or set by a user.
             let state = self.log.folded.graph.node(&path).and_then(|node| node.safe_point.as_ref());
             let lost = self.lost_writes.get(&path);
-            for key in state.into_iter().flat_map(|state| &state.excluded_keys) {
+            let redacted = state.is_some_and(|state| state.redacted).then_some(&node.writes);
+            let unkept = state.into_iter().flat_map(|state| &state.excluded_keys);
+            for key in unkept.chain(redacted.into_iter().flatten()) {
                 let known = lost.and_then(|lost| lost.get(key)).cloned();
-                let set = self.memory.get(key).map(|value| (**value).clone());
+                let set = self.memory.get(&within(scope, key)).map(|value| (**value).clone());
                 writes.extend(known.or(set).map(|value| (key.clone(), value)));
             }
             writes
@@ -340,7 +388,6 @@ impl Scheduler {
             outputs: Map::new(),
             restored,
             waits: 0,
-            streamed: 0,
             requests: self.sender.clone(),
         };
         let graph = self.graph.clone();
@@ -360,8 +407,8 @@ impl Scheduler {
         self.paths.insert(task.id(), path.clone());
         // One without effects is not in the log before it completes.
         self.send(Progress::NodeStarted { node: path.clone(), attempt });
-        let (began, held) = (Instant::now(), None);
-        let live = Live { attempt, visit, began, task, wait: None, held };
+        let (began, waits, held) = (Instant::now(), Vec::new(), Vec::new());
+        let live = Live { attempt, visit, began, task, waits, held, parts: 1, streamed: 0 };
         self.live.insert(path, live);
         Ok(())
     }
@@ -377,7 +424,7 @@ impl Scheduler {
         };
         let Some(path) = self.paths.remove(&id) else { return Ok(()) };
         let Some(live) = self.live.remove(&path) else { return Ok(()) };
-        if let Some(wait) = live.wait {
+        for wait in live.waits {
             replies.push((wait.reply, Err(NodeError::new("The node has ended"))));
         }
         let began = (live.attempt, live.visit, live.began);
@@ -393,17 +440,28 @@ impl Scheduler {
         if let Err(error) = completed {
             self.fail(&path, began, error);
         }
+        self.close_subgraphs()?;
         Ok(())
     }
 
-    fn fail(&mut self, path: &str, (attempt, visit, _): (u32, u32, Instant), error: NodeError) {
-        let retry = self.graph.spec().nodes.get(path).map(|node| node.retry).unwrap_or_default();
+    pub(super) fn fail(
+        &mut self,
+        path: &str,
+        (attempt, visit, _): (u32, u32, Instant),
+        error: NodeError,
+    ) {
+        let retry = self.graph.node(path).map(|node| node.retry).unwrap_or_default();
         let failures = self.log.folded.graph.node(path).map_or(0, |node| node.retried) + 1;
         let delay = (error.is_retryable && failures <= retry.times).then(|| retry.delay(failures));
         // A condition that cannot be evaluated leads nowhere.
         let edges = match delay {
             None => self.taken_edges(path, &Map::new(), true).unwrap_or_default(),
             Some(_) => Vec::new(),
+        };
+        // Else the failure is that of a graph around it, if that leads on.
+        let outer = match delay {
+            None if edges.is_empty() => self.edges_of_enclosing(path),
+            _ => None,
         };
         let retry_at = delay.map(|delay| now().after(delay));
         let event = NodeFailed {
@@ -412,7 +470,7 @@ impl Scheduler {
             attempt,
             code: Some(error.code.clone()),
             retry_at,
-            handled: !edges.is_empty(),
+            handled: !edges.is_empty() || outer.is_some(),
         };
         let message = error.message.clone();
         self.log.push(NewRecord::with_content(now(), event, "error", message.clone().into()));
@@ -423,6 +481,12 @@ impl Scheduler {
                 self.retries.insert(path.to_owned(), Instant::now() + delay);
             }
             None if !edges.is_empty() => self.push_edges(&edges),
+            None if outer.is_some() => {
+                if let Some((outer, edges)) = outer {
+                    self.fail_subgraph(&outer, &error);
+                    self.push_edges(&edges);
+                }
+            }
             None => {
                 let index = &self.log.folded.index;
                 let point = index.resume_point(self.log.lineage(), Some(path));
@@ -461,10 +525,11 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Checkpoints that a wait needs: they are not pruned.
-    pub(super) fn needed(&self) -> BTreeSet<CheckpointId> {
-        let open = self.live.values().filter_map(|live| live.wait.as_ref());
-        open.filter_map(|wait| self.waits.get(&wait.id).cloned()).collect()
+    /// Whether a checkpoint is made that a run makes by itself: by the options, and by the policy.
+    pub(super) fn wants(&self, of: &PolicyContext<'_>) -> bool {
+        self.config.wants(of.boundary, of.iteration.unwrap_or(0))
+            && (!self.config.smart || SmartPolicy.should_checkpoint(of))
+            && self.graph.policy().is_none_or(|policy| policy.should_checkpoint(of))
     }
 }
 

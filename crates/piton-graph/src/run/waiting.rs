@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use piton_core::decide::{self, Command, Verdict};
 use piton_core::event::WaitKind;
-use piton_core::graph::{Answer, CheckpointType};
-use piton_core::id::WaitId;
+use piton_core::graph::{Answer, CheckpointType, GraphState};
+use piton_core::id::{SessionId, WaitId};
 use piton_core::limits;
 use piton_core::token::NewToken;
 use piton_core::{Code, Seq};
@@ -13,11 +13,11 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::scheduler::{LiveWait, Reply, Scheduler};
+use super::scheduler::{Live, LiveWait, Reply, Scheduler};
 use super::{Decided, GivenAnswer, GivenCommand, Progress};
 use crate::checkpoints;
 use crate::error::{NodeError, Result};
-use crate::spec::NodeKind;
+use crate::spec::{NodeKind, NodeSpec, split, within};
 use crate::store::{new_token, now};
 
 /// What the log has in the place of an answer that must not be written.
@@ -26,19 +26,15 @@ const ANSWER_NOT_SAVED: &str = "(not saved)";
 impl Scheduler {
     /// The id of a node's wait: the same for every attempt in a lineage, so that an answer is found
     /// again.
-    fn wait_id(&self, lineage: u32, path: &str, visit: u32, number: u32, round: u32) -> WaitId {
-        let name = format!("{}/{lineage}/{path}/{visit}/{number}/{round}", self.log.id);
-        let digest = piton_core::canonical::digest(&name.into());
-        let text = format!("{}{}", WaitId::PREFIX, &digest[..32]);
-        // Hex digits behind a prefix are an id.
-        text.parse().unwrap_or_else(|_| WaitId::at(0))
+    fn wait_id(&self, lineage: u32, path: &str, visit: u32, number: &str, round: u32) -> WaitId {
+        wait_id(&self.log.id, (lineage, path, visit), number, round)
     }
 
     /// Whether a node asked a person in this visit.
     pub(super) fn has_wait(&self, path: &str, visit: u32) -> bool {
         let run = self.log.folded.session.facts.run.as_ref();
         self.log.folded.lineages.ancestry(self.log.lineage()).into_iter().any(|lineage| {
-            let id = self.wait_id(lineage, path, visit, 0, 0);
+            let id = self.wait_id(lineage, path, visit, "0", 0);
             self.log.folded.graph.answers.contains_key(&id)
                 || run.is_some_and(|run| run.waits.contains_key(&id))
         })
@@ -46,16 +42,17 @@ impl Scheduler {
 
     /// The excluded keys that a node writes: what it is answered may be their value.
     fn excluded_writes(&self, path: &str) -> Vec<String> {
-        let node = self.graph.spec().nodes.get(path);
+        let node = self.graph.node(path);
         let keys = node.into_iter().flat_map(|node| &node.writes);
         keys.filter(|key| self.excluded.matches(key)).cloned().collect()
     }
 
     /// The value that a user set on resume for the one key that a question is about.
     fn value_instead_of_answer(&self, path: &str, secret: &[String]) -> Option<Value> {
-        let node = self.graph.spec().nodes.get(path)?;
+        let node = self.graph.node(path)?;
         let key = secret.first().filter(|_| matches!(node.kind, NodeKind::Human(_)))?;
-        let value = self.memory.get(key).filter(|_| self.set_keys.contains(key))?;
+        let key = within(split(path).0, key);
+        let value = self.memory.get(&key).filter(|_| self.set_keys.contains(&key))?;
         Some((**value).clone())
     }
 
@@ -63,34 +60,48 @@ impl Scheduler {
         &mut self,
         path: &str,
         visit: u32,
-        (number, mut question, deadline): (u32, Value, Option<Duration>),
+        (number, mut question, deadline): (String, Value, Option<Duration>),
         reply: oneshot::Sender<Result<Value, NodeError>>,
         replies: &mut Vec<Reply>,
     ) -> Result<()> {
         let secret = self.excluded_writes(path);
         let lineage = self.log.lineage();
         let ancestry = self.log.folded.lineages.ancestry(lineage);
-        // A question whose time passed is asked again under another id, and so is one whose answer
-        // must not be written and is not known any more.
+        let failed = self.log.folded.graph.node(path).and_then(|node| node.failed_seq);
+        // A question whose answer must not be written and is not known any more is asked again under
+        // another id. So is one whose time passed, once its node has failed for it.
         let mut found = None;
         for lineage in ancestry {
             let mut round = 0;
             found = loop {
-                let id = self.wait_id(lineage, path, visit, number, round);
+                let id = self.wait_id(lineage, path, visit, &number, round);
                 match self.log.folded.graph.answers.get(&id) {
                     Some(Answer::Given { seq }) if secret.is_empty() => {
                         let answer = self.log.field(*seq, "answer").await?;
                         replies.push((reply, Ok(answer.unwrap_or(Value::Null))));
                         return Ok(());
                     }
-                    Some(Answer::Given { .. }) => match self.secret_answers.get(&id) {
-                        Some(answer) => {
-                            replies.push((reply, Ok(answer.clone())));
-                            return Ok(());
+                    Some(Answer::Redacted) if secret.is_empty() => {
+                        let key =
+                            self.graph.node(path).and_then(NodeSpec::result_key).map(str::to_owned);
+                        let set = self.value_instead_of_answer(path, key.as_slice());
+                        replies.push((reply, set.ok_or_else(|| redacted(path))));
+                        return Ok(());
+                    }
+                    Some(Answer::Expired { seq }) if failed.is_none_or(|failed| failed < *seq) => {
+                        replies.push((reply, Err(expired())));
+                        return Ok(());
+                    }
+                    Some(Answer::Given { .. } | Answer::Redacted) => {
+                        match self.secret_answers.get(&id) {
+                            Some(answer) => {
+                                replies.push((reply, Ok(answer.clone())));
+                                return Ok(());
+                            }
+                            None => round += 1,
                         }
-                        None => round += 1,
-                    },
-                    Some(Answer::Cancelled) => round += 1,
+                    }
+                    Some(Answer::Cancelled | Answer::Expired { .. }) => round += 1,
                     None => break Some(id),
                 }
             };
@@ -120,7 +131,7 @@ impl Scheduler {
                     let description = format!("Before `{path}` waits for an answer");
                     let kind = CheckpointType::UserCheckpoint;
                     self.push_checkpoint(kind, path, None, &description)?;
-                    self.waits.extend(self.parent.clone().map(|parent| (id.clone(), parent)));
+                    self.push_pruned_over_maximum();
                 }
                 let fresh = NewToken::from(&new_token()?);
                 let (run_id, wait_id) = (self.run_id.clone(), id.clone());
@@ -134,7 +145,7 @@ impl Scheduler {
         let node = path.to_owned();
         self.report(Progress::NodeWaiting { node, wait_id: id.clone() });
         if let Some(live) = self.live.get_mut(path) {
-            live.wait = Some(LiveWait { id, deadline_at, reply });
+            live.waits.push(LiveWait { id, deadline_at, reply });
         }
         Ok(())
     }
@@ -142,9 +153,18 @@ impl Scheduler {
     /// The next moment at which something is due without anybody asking.
     pub(super) fn next_wake(&self, is_starting: bool) -> Option<Instant> {
         let retries = self.retries.values().copied().filter(|_| is_starting);
-        let deadlines = self.live.values().filter_map(|live| live.wait.as_ref()?.deadline_at);
+        let deadlines =
+            self.live.values().flat_map(|live| &live.waits).filter_map(|wait| wait.deadline_at);
         let deadlines = deadlines.map(|at| Instant::now() + at.since(now()));
         retries.chain(deadlines).min()
+    }
+
+    /// Whether a node waits for an answer whose time has passed.
+    pub(super) fn has_passed_wait(&self) -> bool {
+        let now = now();
+        let waits = self.live.values().flat_map(|live| &live.waits);
+        let mut deadlines = waits.filter_map(|wait| wait.deadline_at);
+        deadlines.any(|at| at <= now)
     }
 
     /// An answer that came while other nodes run. Returns who gave it, to hear when it is durable.
@@ -156,12 +176,9 @@ impl Scheduler {
         let GivenAnswer { wait_id, answer, reply } = given;
         let run = self.log.folded.session.facts.run.as_ref();
         let since = run.and_then(|run| run.waits.get(&wait_id)).map(|wait| wait.since_seq);
-        let live = self.live.values_mut();
-        let live = live
-            .filter(|live| live.wait.as_ref().is_some_and(|wait| wait.id == wait_id))
-            .map(|live| &mut live.wait)
-            .next();
-        let (Some(since), Some(slot)) = (since, live) else {
+        let is_open = |live: &Live| live.waits.iter().any(|wait| wait.id == wait_id);
+        let live = self.live.values_mut().find(|live| is_open(live));
+        let (Some(since), Some(live)) = (since, live) else {
             // The giver may be gone.
             let _ = reply.send(Err(decide::Refusal::WaitNotFound { wait: wait_id }.into()));
             return Ok(None);
@@ -182,10 +199,10 @@ impl Scheduler {
         if !secret.is_empty() {
             self.secret_answers.insert(wait_id.clone(), answer.clone());
         }
+        let asked = live.waits.iter().position(|wait| wait.id == wait_id);
+        let asked = asked.map(|at| live.waits.remove(at));
         self.log.decide(Command::AnswerByWait { wait_id, fresh, answer: written })?;
-        if let Some(wait) = slot.take() {
-            replies.push((wait.reply, Ok(answer)));
-        }
+        replies.extend(asked.map(|wait| (wait.reply, Ok(answer))));
         Ok(Some(reply))
     }
 
@@ -217,20 +234,19 @@ impl Scheduler {
     /// Lets the nodes continue whose waits were answered by a command, which is durable.
     pub(super) async fn deliver_answers(&mut self) -> Result<()> {
         let answers = &self.log.folded.graph.answers;
-        let answered = self.live.iter().filter_map(|(path, live)| {
-            match answers.get(&live.wait.as_ref()?.id) {
-                Some(Answer::Given { seq }) => Some((path.clone(), *seq)),
+        let mut answered: Vec<(LiveWait, Seq)> = Vec::new();
+        for live in self.live.values_mut() {
+            let seq = |wait: &LiveWait| match answers.get(&wait.id) {
+                Some(Answer::Given { seq }) => Some(*seq),
                 _ => None,
-            }
-        });
-        let answered: Vec<(String, Seq)> = answered.collect();
-        for (path, seq) in answered {
+            };
+            let given = live.waits.extract_if(.., |wait| seq(wait).is_some());
+            answered.extend(given.filter_map(|wait| seq(&wait).map(|seq| (wait, seq))));
+        }
+        for (wait, seq) in answered {
             let answer = self.log.field(seq, "answer").await?.unwrap_or(Value::Null);
-            let wait = self.live.get_mut(&path).and_then(|live| live.wait.take());
-            if let Some(wait) = wait {
-                // The node's task may have been ended.
-                let _ = wait.reply.send(Ok(answer));
-            }
+            // The node's task may have been ended.
+            let _ = wait.reply.send(Ok(answer));
         }
         Ok(())
     }
@@ -239,16 +255,58 @@ impl Scheduler {
     pub(super) fn expire_waits(&mut self, replies: &mut Vec<Reply>) -> Result<()> {
         self.log.decide(Command::Sweep { live: true })?;
         for live in self.live.values_mut() {
-            let is_over = live.wait.as_ref().is_some_and(|wait| {
-                self.log.folded.graph.answers.get(&wait.id) == Some(&Answer::Cancelled)
-            });
-            if is_over && let Some(wait) = live.wait.take() {
-                let error = NodeError::new("No answer came in time");
-                replies.push((wait.reply, Err(error.with_code(Code::WaitExpired).permanent())));
+            let answers = &self.log.folded.graph.answers;
+            let is_over =
+                |wait: &LiveWait| matches!(answers.get(&wait.id), Some(Answer::Expired { .. }));
+            for wait in live.waits.extract_if(.., |wait| is_over(wait)) {
+                replies.push((wait.reply, Err(expired())));
             }
         }
         Ok(())
     }
+}
+
+fn wait_id(
+    session: &SessionId,
+    (lineage, path, visit): (u32, &str, u32),
+    number: &str,
+    round: u32,
+) -> WaitId {
+    let name = format!("{session}/{lineage}/{path}/{visit}/{number}/{round}");
+    let digest = piton_core::canonical::digest(&name.into());
+    let text = format!("{}{}", WaitId::PREFIX, &digest[..32]);
+    // Hex digits behind a prefix are an id.
+    text.parse().unwrap_or_else(|_| WaitId::at(0))
+}
+
+/// The key that a node of a person writes, if what was answered in this visit was redacted: it has to
+/// be set instead.
+pub(super) fn redacted_answer<'a>(
+    session: &SessionId,
+    lineages: &[u32],
+    state: &GraphState,
+    (path, node): (&str, &'a NodeSpec),
+) -> Option<&'a str> {
+    let key = node.result_key().filter(|_| matches!(node.kind, NodeKind::Human(_)))?;
+    let visit = state.visit(path);
+    let is_redacted = lineages.iter().any(|lineage| {
+        let id = |round| wait_id(session, (*lineage, path, visit), "0", round);
+        let answers = (0..).map_while(|round| state.answers.get(&id(round)));
+        answers.last() == Some(&Answer::Redacted)
+    });
+    is_redacted.then_some(key)
+}
+
+/// What a node fails with in whose middle an answer is missing: no key has its value.
+fn redacted(path: &str) -> NodeError {
+    NodeError::new(format!("An answer that `{path}` was given has been redacted"))
+        .with_code(Code::MemoryValueRequired)
+        .permanent()
+}
+
+/// What the node of a wait fails with whose time has passed.
+fn expired() -> NodeError {
+    NodeError::new("No answer came in time").with_code(Code::WaitExpired).permanent()
 }
 
 /// Whether a command leaves the run as it is, apart from what it waits for.

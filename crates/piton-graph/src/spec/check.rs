@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use piton_core::graph::{
-    CheckpointConfig, Edge, NAME_BYTES_MAX, Topology, TopologyError, WRITES_MAX,
+    CheckpointConfig, CheckpointOptions, Edge, NAME_BYTES_MAX, SUBGRAPH_DEPTH_MAX, Topology,
+    TopologyError, WRITES_MAX,
 };
 use piton_core::mask::KeyPatterns;
 
 use super::parse::{Parsed, SourceLocations};
-use super::{GraphSpec, NodeKind, NodeSpec};
+use super::{GraphSpec, InputSpec, NodeKind, NodeSpec, SubgraphSpec};
 use crate::error::SpecError;
 use crate::expression;
 
@@ -19,25 +20,89 @@ pub(crate) struct Checked {
     pub(crate) topology: Topology,
     /// The keys that each edge's condition reads, by the edge's number.
     pub(crate) conditions: BTreeMap<usize, BTreeSet<String>>,
+    /// The graphs that nodes run, by the node.
+    pub(crate) subgraphs: BTreeMap<String, Self>,
 }
 
+impl Checked {
+    /// The graph that a node runs; this one for the empty path.
+    pub(crate) fn scope(&self, path: &str) -> Option<&Self> {
+        let mut checked = self;
+        for name in path.split('/').filter(|name| !name.is_empty()) {
+            checked = checked.subgraphs.get(name)?;
+        }
+        Some(checked)
+    }
+}
+
+/// Checks a graph, with the keys that it excludes.
 pub(crate) fn check(parsed: Parsed) -> Result<Checked, SpecError> {
-    let Parsed { mut spec, locations } = parsed;
-    check_names(&spec, &locations)?;
+    let config = CheckpointConfig::of([&parsed.spec.checkpoint]);
+    check_within(parsed, &KeyPatterns::new(&config.exclude_memory_keys), 0)
+}
+
+fn check_within(
+    parsed: Parsed,
+    excluded: &KeyPatterns,
+    depth: usize,
+) -> Result<Checked, SpecError> {
+    let Parsed { mut spec, locations, file, subgraphs: inner, .. } = parsed;
+    let in_file = |error: SpecError| match &file {
+        Some(file) => error.in_file(file.clone()),
+        None => error,
+    };
+    if depth > SUBGRAPH_DEPTH_MAX {
+        let message = format!("Graphs are nested more than {SUBGRAPH_DEPTH_MAX} deep");
+        return Err(SpecError::new(message));
+    }
+    let mut subgraphs = BTreeMap::new();
+    for (name, parsed) in inner {
+        let options = parsed.locations.of("checkpoint");
+        if parsed.spec.checkpoint != CheckpointOptions::default() {
+            let file = parsed.file.clone();
+            let message = "A subgraph has no checkpoint options: those of the whole graph apply";
+            let error =
+                SpecError::new(message).at(options.or(locations.of(&format!("kind {name}"))));
+            return Err(in_file(SpecError { file, ..error }));
+        }
+        let checked = check_within(parsed, excluded, depth + 1).map_err(in_file)?;
+        if let Some(NodeKind::Subgraph(subgraph)) =
+            spec.nodes.get_mut(&name).map(|node| &mut node.kind)
+        {
+            // With what its templates were found to read.
+            (*subgraph.graph).clone_from(&checked.spec);
+        }
+        subgraphs.insert(name, checked);
+    }
+    check_graph(spec, &locations, excluded, subgraphs).map_err(in_file)
+}
+
+fn check_graph(
+    mut spec: GraphSpec,
+    locations: &SourceLocations,
+    excluded: &KeyPatterns,
+    subgraphs: BTreeMap<String, Checked>,
+) -> Result<Checked, SpecError> {
+    check_names(&spec, locations)?;
     let edges: Vec<Edge> = spec.edges.iter().map(Edge::from).collect();
-    let topology = Topology::new(spec.nodes.keys().cloned(), &edges, spec.entry.as_deref())
-        .map_err(|error| topology_error(&error, &spec, &locations))?;
-    check_terminal(&spec, &locations)?;
-    let excluded = KeyPatterns::new(&CheckpointConfig::of([&spec.checkpoint]).exclude_memory_keys);
+    let topology = Topology::new(spec.nodes.keys().cloned(), &edges, spec.entry.as_deref());
+    let topology = subgraphs.iter().try_fold(
+        topology.map_err(|error| topology_error(&error, &spec, locations))?,
+        |topology, (name, inner)| {
+            let joined = topology.with_subgraph(name, inner.topology.clone());
+            joined.map_err(|error| topology_error(&error, &spec, locations))
+        },
+    )?;
+    check_terminal(&spec, locations)?;
     let names: Vec<String> = spec.nodes.keys().cloned().collect();
     for name in names {
-        let inferred = check_node(&name, &spec.nodes[&name], &locations, &excluded)?;
+        let inferred = check_node(&name, &spec.nodes[&name], locations, excluded)?;
         if let Some(node) = spec.nodes.get_mut(&name) {
             node.reads.extend(inferred);
         }
     }
-    check_keys(&spec, &locations)?;
-    check_writers(&spec, &topology, &locations)?;
+    check_keys(&spec, locations)?;
+    check_writers(&spec, &topology, locations)?;
     let mut conditions = BTreeMap::new();
     for (number, edge) in spec.edges.iter().enumerate() {
         let Some(when) = &edge.when else { continue };
@@ -54,7 +119,7 @@ pub(crate) fn check(parsed: Parsed) -> Result<Checked, SpecError> {
         }
         conditions.insert(number, used);
     }
-    Ok(Checked { spec, topology, conditions })
+    Ok(Checked { spec, topology, conditions, subgraphs })
 }
 
 fn check_names(spec: &GraphSpec, locations: &SourceLocations) -> Result<(), SpecError> {
@@ -154,6 +219,9 @@ fn check_node(
     if node.map.is_some() && node.repeat.is_some() {
         return fail(format!("The node `{name}` is a map and a loop; make two nodes of it"));
     }
+    if let NodeKind::Subgraph(subgraph) = &node.kind {
+        return check_subgraph(name, node, subgraph, locations);
+    }
     let has_body = !matches!(node.kind, NodeKind::Human(_) | NodeKind::Agent(_));
     if (node.map.is_some() || node.repeat.is_some()) && !has_body {
         return fail(format!(
@@ -174,7 +242,7 @@ fn check_node(
         _ if node.repeat.is_some() => 0..=WRITES_MAX,
         NodeKind::Template { .. } | NodeKind::Human(_) => 1..=1,
         NodeKind::Command(_) | NodeKind::Agent(_) => 0..=1,
-        NodeKind::Custom | NodeKind::Set { .. } => 0..=WRITES_MAX,
+        NodeKind::Custom | NodeKind::Set { .. } | NodeKind::Subgraph(_) => 0..=WRITES_MAX,
     };
     if !results.contains(&node.writes.len()) {
         return fail(format!("The node `{name}` has one result: `writes` names one key"));
@@ -192,7 +260,7 @@ fn check_node(
     };
     let mut used = BTreeSet::new();
     match &node.kind {
-        NodeKind::Custom => {}
+        NodeKind::Custom | NodeKind::Subgraph(_) => {}
         NodeKind::Command(command) => {
             for argument in &command.argv {
                 let variables = parse(expression::template_variables(argument))?;
@@ -239,6 +307,60 @@ fn check_node(
     if node.repeat.is_some() {
         for name in ["iteration", "outputs", "conversation"] {
             used.remove(name);
+        }
+    }
+    Ok(used)
+}
+
+/// What a subgraph is given and what is taken from it fits its graph. Returns what its inputs read.
+fn check_subgraph(
+    name: &str,
+    node: &NodeSpec,
+    subgraph: &SubgraphSpec,
+    locations: &SourceLocations,
+) -> Result<BTreeSet<String>, SpecError> {
+    let location = locations.of(&format!("kind {name}"));
+    let fail = |message: String| Err(SpecError::new(message).at(location));
+    let plain = NodeSpec::new(node.kind.clone());
+    let has_own = node.map.is_some()
+        || node.repeat.is_some()
+        || node.timeout_ms.is_some()
+        || node.retry != plain.retry
+        || node.effects != plain.effects;
+    if has_own {
+        return fail(format!(
+            "The subgraph `{name}` can be neither map nor loop, and its nodes have the retries, timeouts and effects"
+        ));
+    }
+    if !node.writes.iter().eq(subgraph.outputs.keys()) {
+        return fail(format!("The subgraph `{name}` writes its `outputs`, and nothing else"));
+    }
+    let graph = &subgraph.graph;
+    let mut used = BTreeSet::new();
+    for (key, value) in &subgraph.inputs {
+        let location = locations.of(&format!("given {name} {key}")).or(location);
+        if !graph.inputs.contains_key(key) {
+            let message = format!("The graph of `{name}` has no input `{key}`");
+            let known = graph.inputs.keys().map(String::as_str);
+            return Err(SpecError::new(message).at(location).suggesting(key, known));
+        }
+        used.extend(expression::value_variables(value).map_err(|why| {
+            let message = format!("The input `{key}` of `{name}` does not parse: {why}");
+            SpecError::new(message).at(location)
+        })?);
+    }
+    let is_missing = |(key, input): &(&String, &InputSpec)| {
+        input.required && input.default.is_none() && !subgraph.inputs.contains_key(*key)
+    };
+    if let Some((key, _)) = graph.inputs.iter().find(is_missing) {
+        return fail(format!("The graph of `{name}` needs the input `{key}`"));
+    }
+    let keys = graph.keys();
+    for (key, from) in &subgraph.outputs {
+        if !keys.contains(from.as_str()) {
+            let location = locations.of(&format!("taken {name} {key}")).or(location);
+            let message = format!("The graph of `{name}` has no key `{from}`");
+            return Err(SpecError::new(message).at(location).suggesting(from, keys));
         }
     }
     Ok(used)

@@ -3,6 +3,7 @@
 
 mod check;
 mod parse;
+mod subgraph;
 mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,12 +14,18 @@ use piton_core::graph::{CheckpointOptions, Edge, Reducer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::expression;
 pub(crate) use check::{Checked, check};
 pub(crate) use parse::Parsed;
 pub use parse::{FILE_BYTES_MAX, parse, parse_checkpoint_options};
+pub(crate) use subgraph::Files;
+pub use subgraph::SubgraphSpec;
 
 /// The parts of a graph whose entries users name.
 const NAMED_PARTS: &[&str] = &["inputs", "memory", "nodes"];
+
+/// The JSON Schema of graph files, for editors.
+pub const SCHEMA: &str = include_str!("../../../../docs/reference/graph.schema.json");
 
 /// The version of graph files that this program reads.
 pub const VERSION: &str = "graph/v1";
@@ -119,7 +126,9 @@ pub struct NodeSpec {
 impl NodeSpec {
     pub fn new(kind: NodeKind) -> Self {
         let effects = match &kind {
-            NodeKind::Set { .. } | NodeKind::Template { .. } => Effects::None,
+            NodeKind::Set { .. } | NodeKind::Template { .. } | NodeKind::Subgraph(_) => {
+                Effects::None
+            }
             NodeKind::Custom | NodeKind::Command(_) | NodeKind::Human(_) | NodeKind::Agent(_) => {
                 Effects::External
             }
@@ -160,6 +169,22 @@ pub enum NodeKind {
     },
     Human(HumanSpec),
     Agent(AgentSpec),
+    Subgraph(SubgraphSpec),
+}
+
+impl NodeKind {
+    /// As graph files name it.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Custom => "custom",
+            Self::Command(_) => "command",
+            Self::Set { .. } => "set",
+            Self::Template { .. } => "template",
+            Self::Human(_) => "human",
+            Self::Agent(_) => "agent",
+            Self::Subgraph(_) => "subgraph",
+        }
+    }
 }
 
 /// A prompt to an agent, which works in a session of its own.
@@ -176,6 +201,9 @@ pub struct CommandSpec {
     /// The program and its arguments; a template fills one of them.
     pub argv: Vec<String>,
     pub output: OutputFormat,
+    /// It has a folder in `PITON_ARTIFACTS`, whose files are kept with the session.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub artifacts: bool,
 }
 
 /// What a command prints.
@@ -317,14 +345,102 @@ impl GraphSpec {
         canonical::digest(&self.to_value())
     }
 
-    /// The keys of the memory: inputs and what nodes write.
+    /// A node by its path: `outer/inner` is in the graph that `outer` runs.
+    pub fn node(&self, path: &str) -> Option<&NodeSpec> {
+        let (scope, name) = split(path);
+        self.scope(scope)?.nodes.get(name)
+    }
+
+    /// The graph that a node runs; this one for the empty path.
+    pub fn scope(&self, path: &str) -> Option<&Self> {
+        if path.is_empty() {
+            return Some(self);
+        }
+        match &self.node(path)?.kind {
+            NodeKind::Subgraph(subgraph) => Some(&subgraph.graph),
+            _ => None,
+        }
+    }
+
+    /// The nodes by their paths, those of subgraphs behind the node that runs them.
+    pub fn all_nodes(&self) -> Vec<(String, &NodeSpec)> {
+        let mut all = Vec::new();
+        for (name, node) in &self.nodes {
+            all.push((name.clone(), node));
+            if let NodeKind::Subgraph(subgraph) = &node.kind {
+                let inner = subgraph.graph.all_nodes().into_iter();
+                all.extend(inner.map(|(path, node)| (format!("{name}/{path}"), node)));
+            }
+        }
+        all
+    }
+
+    /// The edges by the paths of their nodes, those of subgraphs behind the others.
+    pub fn all_edges(&self) -> Vec<EdgeSpec> {
+        let mut all = self.edges.clone();
+        for (path, node) in self.all_nodes() {
+            if let NodeKind::Subgraph(subgraph) = &node.kind {
+                all.extend(subgraph.graph.edges.iter().map(|edge| EdgeSpec {
+                    from: within(&path, &edge.from),
+                    to: within(&path, &edge.to),
+                    ..edge.clone()
+                }));
+            }
+        }
+        all
+    }
+
+    /// The keys of the memory with those of subgraphs: `outer/key`.
+    pub fn all_keys(&self) -> BTreeSet<String> {
+        let mut all: BTreeSet<String> = self.keys().into_iter().map(str::to_owned).collect();
+        for (path, node) in self.all_nodes() {
+            if let NodeKind::Subgraph(subgraph) = &node.kind {
+                all.extend(subgraph.graph.keys().into_iter().map(|key| within(&path, key)));
+            }
+        }
+        all
+    }
+
+    /// The key that an input of a subgraph is a copy of, if it is one.
+    pub fn source_of(&self, key: &str) -> Option<String> {
+        let (scope, name) = split(key);
+        let NodeKind::Subgraph(subgraph) = &self.node(scope)?.kind else { return None };
+        let expression = expression::whole_expression(subgraph.inputs.get(name)?.as_str()?)?;
+        let is_name = expression.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        is_name.then(|| within(split(scope).0, expression))
+    }
+
+    /// The outermost key that a key is a copy of, or itself.
+    pub fn origin_of(&self, key: String) -> String {
+        let from = std::iter::successors(Some(key), |key| self.source_of(key));
+        from.last().unwrap_or_default()
+    }
+
+    /// What is declared of an input, also of a subgraph's: `outer/key`.
+    pub fn input(&self, key: &str) -> Option<&InputSpec> {
+        let (scope, name) = split(key);
+        self.scope(scope)?.inputs.get(name)
+    }
+
+    /// The keys of the memory: inputs and what nodes write. Not those of subgraphs.
     pub fn keys(&self) -> BTreeSet<&str> {
         let written = self.nodes.values().flat_map(|node| &node.writes);
         self.inputs.keys().chain(written).chain(self.memory.keys()).map(String::as_str).collect()
     }
 
-    /// How a write to the key joins the old value.
+    /// How a write to the key joins the old value; the key may be a subgraph's.
     pub fn reducer(&self, key: &str) -> Option<Reducer> {
-        self.memory.get(key).and_then(|memory| memory.reducer)
+        let (scope, name) = split(key);
+        self.scope(scope)?.memory.get(name).and_then(|memory| memory.reducer)
     }
+}
+
+/// The graph that a node or a key is in, and its name there.
+pub(crate) fn split(path: &str) -> (&str, &str) {
+    path.rsplit_once('/').unwrap_or(("", path))
+}
+
+/// The path of a node or a key of a graph.
+pub(crate) fn within(scope: &str, name: &str) -> String {
+    if scope.is_empty() { name.to_owned() } else { format!("{scope}/{name}") }
 }

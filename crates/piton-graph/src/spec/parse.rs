@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use piton_core::graph::{CheckpointOptions, Reducer};
 use serde_json::Value;
 
+use super::subgraph::Files;
 use super::tree::{self, Node, Tree};
 use super::{
     AgentSpec, CommandSpec, EdgeSpec, Effects, GraphSpec, HumanSpec, InputSpec, LoopSpec, MapSpec,
@@ -22,6 +23,11 @@ const PARALLEL_MAX: u64 = 256;
 pub(crate) struct Parsed {
     pub(crate) spec: GraphSpec,
     pub(crate) locations: SourceLocations,
+    /// The file, if it is another one than that of the graph around this one.
+    pub(crate) file: Option<String>,
+    /// The graphs that nodes run, by the node.
+    pub(crate) subgraphs: BTreeMap<String, Self>,
+    pub(super) nodes_within: usize,
 }
 
 /// Where the parts of a graph stand, if it came from a file.
@@ -33,29 +39,37 @@ impl SourceLocations {
         self.0.get(part).copied()
     }
 
-    fn note(&mut self, part: impl Into<String>, location: SourceLocation) {
+    pub(super) fn note(&mut self, part: impl Into<String>, location: SourceLocation) {
         self.0.entry(part.into()).or_insert(location);
     }
 }
 
 /// Reads a graph. It is not checked as a whole yet.
 pub fn parse(text: &str) -> Result<GraphSpec, SpecError> {
-    Parsed::read(text).map(|parsed| parsed.spec)
+    Parsed::read(text, &Files::default()).map(|parsed| parsed.spec)
 }
 
 impl Parsed {
-    pub(crate) fn read(text: &str) -> Result<Self, SpecError> {
+    pub(crate) fn read(text: &str, files: &Files) -> Result<Self, SpecError> {
         if text.len() > FILE_BYTES_MAX {
             let message = format!("The graph file has more than {FILE_BYTES_MAX} bytes");
             return Err(SpecError::new(message));
         }
-        let tree = tree::read(text)?;
+        Self::from_tree(&tree::read(text)?, false, files)
+    }
+
+    /// A graph that stands in another one needs no version of its own.
+    pub(super) fn from_tree(
+        tree: &Tree,
+        is_inline: bool,
+        files: &Files,
+    ) -> Result<Self, SpecError> {
         let mut parsed = Self::default();
-        parsed.graph(&tree)?;
+        parsed.graph(tree, is_inline, files)?;
         Ok(parsed)
     }
 
-    fn graph(&mut self, tree: &Tree) -> Result<(), SpecError> {
+    fn graph(&mut self, tree: &Tree, is_inline: bool, files: &Files) -> Result<(), SpecError> {
         const FIELDS: &[&str] = &[
             "piton",
             "name",
@@ -75,14 +89,20 @@ impl Parsed {
                 let message = format!("This version of Piton reads `piton: {VERSION}`");
                 return Err(version.fail(message));
             }
+            None if is_inline => {}
             None => {
                 let error = tree.fail("A graph file begins with its version");
                 return Err(error.hinting(format!("write `piton: {VERSION}`")));
             }
         }
-        let name = fields.get("name").ok_or_else(|| tree.fail("The graph has no `name`"))?;
-        self.spec.name = name.text("The name")?;
-        self.locations.note("name", name.location);
+        match fields.get("name") {
+            Some(name) => {
+                self.spec.name = name.text("The name")?;
+                self.locations.note("name", name.location);
+            }
+            None if is_inline => "subgraph".clone_into(&mut self.spec.name),
+            None => return Err(tree.fail("The graph has no `name`")),
+        }
         if let Some(goal) = fields.get("goal") {
             self.spec.goal = Some(goal.text("The goal")?);
         }
@@ -109,7 +129,7 @@ impl Parsed {
         let nodes = fields.get("nodes").ok_or_else(|| tree.fail("The graph has no `nodes`"))?;
         for (name, location, node) in nodes.fields("`nodes`")? {
             self.locations.note(format!("node {name}"), *location);
-            let node = self.node(name, node)?;
+            let node = self.node(name, node, files)?;
             self.spec.nodes.insert(name.clone(), node);
         }
         if let Some(edges) = fields.get("edges") {
@@ -161,16 +181,19 @@ impl Parsed {
         Ok(())
     }
 
-    fn node(&mut self, name: &str, tree: &Tree) -> Result<NodeSpec, SpecError> {
-        const KINDS: &[&str] = &["command", "set", "template", "human", "agent", "custom"];
+    fn node(&mut self, name: &str, tree: &Tree, files: &Files) -> Result<NodeSpec, SpecError> {
+        const KINDS: &[&str] =
+            &["command", "set", "template", "human", "agent", "subgraph", "custom"];
         const FIELDS: &[&str] = &[
             "command",
             "set",
             "template",
             "human",
             "agent",
+            "subgraph",
             "custom",
             "output",
+            "artifacts",
             "map",
             "loop",
             "reads",
@@ -205,7 +228,10 @@ impl Parsed {
                     return Err(kind_tree.fail("The command is empty"));
                 }
                 let output = fields.get("output").map(|of| output(of)).transpose()?;
-                NodeKind::Command(CommandSpec { argv, output: output.unwrap_or_default() })
+                let output = output.unwrap_or_default();
+                let artifacts = fields.get("artifacts").map(|of| of.boolean("`artifacts`"));
+                let artifacts = artifacts.transpose()?.unwrap_or(false);
+                NodeKind::Command(CommandSpec { argv, output, artifacts })
             }
             "set" => {
                 let values = kind_tree.fields("`set`")?;
@@ -215,13 +241,25 @@ impl Parsed {
             "template" => NodeKind::Template { text: kind_tree.text("A template")? },
             "human" => NodeKind::Human(human(kind_tree)?),
             "agent" => NodeKind::Agent(agent(kind_tree)?),
+            "subgraph" => NodeKind::Subgraph(self.subgraph(name, kind_tree, files)?),
             _ => NodeKind::Custom,
         });
         if let (Some(of), false) = (fields.get("output"), kind == "command") {
             return Err(of.fail("`output` says what a command prints; this node is none"));
         }
+        if let (Some(of), false) = (fields.get("artifacts"), kind == "command") {
+            return Err(of.fail("`artifacts` are the files of a command; this node is none"));
+        }
         if let NodeKind::Set { values } = &node.kind {
             node.writes = values.keys().cloned().collect();
+        }
+        if let NodeKind::Subgraph(subgraph) = &node.kind {
+            const OWN: &[&str] = &["map", "loop", "reads", "writes", "retry", "timeout", "effects"];
+            if let Some((field, of)) = OWN.iter().find_map(|name| fields.get_key_value(name)) {
+                let error = of.fail(format!("A subgraph has no `{field}` of its own"));
+                return Err(error.hinting("its nodes have; keys are in `inputs` and `outputs`"));
+            }
+            node.writes = subgraph.outputs.keys().cloned().collect();
         }
         if let Some(of) = fields.get("map") {
             node.map = Some(self.map(name, of)?);
@@ -342,7 +380,7 @@ impl Parsed {
 }
 
 /// The fields of an object, none of which may be unknown.
-fn known_fields<'a>(
+pub(super) fn known_fields<'a>(
     tree: &'a Tree,
     what: &str,
     known: &[&str],

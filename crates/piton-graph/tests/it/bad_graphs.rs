@@ -80,7 +80,7 @@ fn a_mistake_names_its_place_and_what_was_meant() {
         ),
         (
             "nodes:\n  a: {writes: x}\n",
-            "4:6 The node `a` needs one of `command`, `set`, `template`, `human`, `agent`, `custom`",
+            "4:6 The node `a` needs one of `command`, `set`, `template`, `human`, `agent`, `subgraph`, `custom`",
             "",
         ),
         (

@@ -11,7 +11,7 @@ use piton_core::Event;
 use piton_core::id::SessionId;
 use piton_graph::{
     Graph, ItemContext, LoopBody, LoopContext, LoopStep, MapBody, Node, NodeContext, NodeError,
-    Outcome, Reducer, async_trait, custom, map, repeat, set,
+    Outcome, Reducer, async_trait, custom, map, repeat, set, subgraph,
 };
 use serde_json::{Map, Value, json};
 
@@ -69,7 +69,8 @@ impl LoopBody for Turn {
     }
 }
 
-/// Thirty nodes: a fan of nine branches of two, a map, a loop, and a chain behind the join.
+/// Thirty nodes: a fan of nine branches of two, a map, a loop, and a chain behind the join with a
+/// graph of three nodes in it.
 fn graph(file: &Path) -> Graph {
     let effect = || custom(Effect(file.to_owned())).writes(["sum", "names"]);
     let mut graph = Graph::builder("killed")
@@ -92,14 +93,27 @@ fn graph(file: &Path) -> Graph {
             .edge(&one, &two)
             .edge(&two, "join");
     }
-    let mut last = "join".to_owned();
-    for n in 0..8 {
+    let inner = Graph::builder("inner")
+        .reducer("sum", Reducer::Add)
+        .reducer("names", Reducer::Merge)
+        .node("x", effect())
+        .node("y", effect())
+        .node("z", effect())
+        .edge("x", "z")
+        .edge("y", "z")
+        .build()
+        .unwrap();
+    graph = graph
+        .node("inner", subgraph(&inner).taking("sum", "sum").taking("names", "names"))
+        .edge("join", "inner");
+    let mut last = "inner".to_owned();
+    for n in 0..4 {
         let next = format!("c{n}");
         graph = graph.node(&next, effect()).edge(last, &next);
         last = next;
     }
     let graph = graph.build().unwrap();
-    assert_eq!(graph.spec().nodes.len(), 30);
+    assert_eq!(graph.spec().all_nodes().len(), 30);
     graph
 }
 
@@ -173,7 +187,8 @@ async fn check(data: &Path, kills: u32, undisturbed: &Map<String, Value>) {
     let store = piton_graph::open(data).unwrap();
     let session: SessionId = SESSION.parse().unwrap();
     let last = piton_graph::checkpoints::load(store.store(), &session, None).await.unwrap();
-    let memory: Map<String, Value> = last.shared_memory.unwrap().into_iter().collect();
+    let memory = last.shared_memory.unwrap().into_iter();
+    let memory: Map<String, Value> = memory.filter(|(key, _)| !key.contains('/')).collect();
     assert_eq!(&memory, undisturbed);
     assert_eq!(store.store().verify(&session).await.unwrap().problem, None);
 

@@ -7,14 +7,19 @@
     reason = "tests"
 )]
 
+mod artifacts;
 mod bad_graphs;
 mod checkpoints;
 mod damage;
 mod examples;
+mod expiry;
 mod failures;
 mod killed;
 mod options;
+mod parts;
+mod redacted;
 mod running;
 mod secrets;
+mod subgraphs;
 mod waiting;
 mod world;

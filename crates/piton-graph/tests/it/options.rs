@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use piton_core::Code;
 use piton_graph::{
-    CheckpointFilter, CheckpointOptions, Graph, LoopBody, LoopContext, LoopStep, Node, NodeContext,
-    NodeError, Outcome, ValueType, async_trait, checkpoints, custom, human, repeat, set, template,
+    CheckpointFilter, CheckpointOptions, CheckpointPolicy, CheckpointType, Graph, LoopBody,
+    LoopContext, LoopStep, Node, NodeContext, NodeError, Outcome, PolicyContext, ValueType,
+    async_trait, checkpoints, custom, human, repeat, set, template,
 };
 use serde_json::{Map, Value, json};
 
@@ -188,4 +189,87 @@ async fn the_compression_threshold_counts() {
         sizes.push(std::fs::metadata(folder.path().join("store.sqlite3")).unwrap().len());
     }
     assert!(sizes[1] < sizes[0] / 2, "{sizes:?}");
+}
+
+/// Iterates often in one node.
+struct Often;
+
+#[async_trait]
+impl LoopBody for Often {
+    async fn iterate(&self, ctx: &mut LoopContext) -> Result<LoopStep, NodeError> {
+        Ok(if ctx.iteration() == 49 { LoopStep::Done } else { LoopStep::Continue })
+    }
+}
+
+/// Wants to show: the maximum counts where no node completes, too, and at a run's end.
+#[tokio::test]
+async fn a_loop_leaves_no_more_than_the_maximum() {
+    let world = World::new();
+    let graph = Graph::builder("often")
+        .checkpoints(options(
+            json!({"checkpoint_on_loop_iteration": true, "max_checkpoints_per_session": 10}),
+        ))
+        .node("loop", repeat(60, Often))
+        .node("ask", human("Well?").writes(["answer"]))
+        .edge("loop", "ask")
+        .build()
+        .unwrap();
+    let (session, outcome) = world.start(&graph, &[]).await;
+    assert!(matches!(outcome, Outcome::Waiting { .. }), "{outcome:?}");
+    assert_eq!(created(&world, &session).await.len(), 10);
+}
+
+/// Notes what it is asked about; wants what takes part in the node `b`, and every second iteration.
+#[derive(Clone, Debug, Default)]
+struct OnlyB(std::sync::Arc<std::sync::Mutex<Vec<String>>>);
+
+impl CheckpointPolicy for OnlyB {
+    fn should_checkpoint(&self, of: &PolicyContext<'_>) -> bool {
+        let known = (of.latency.is_some(), of.changed_keys, of.iteration);
+        self.0.lock().unwrap().push(format!("{:?} {} {known:?}", of.boundary, of.node));
+        of.node.ends_with('b') || of.tags.contains("kept")
+    }
+}
+
+#[tokio::test]
+async fn a_policy_of_your_own_decides_about_checkpoints() {
+    let world = World::new();
+    let policy = OnlyB::default();
+    let inner = Graph::builder("inner")
+        .node("a", set([("x", json!(1))]))
+        .node("b", set([("y", json!(1)), ("z", json!(2))]))
+        .edge("a", "b")
+        .build()
+        .unwrap();
+    let graph = Graph::builder("policy")
+        .node("begin", set([("n", json!(1))]).safe_point())
+        .node("inner", piton_graph::subgraph(&inner))
+        .node("end", set([("n", json!(2))]).tags(["kept"]))
+        .edge("begin", "inner")
+        .edge("inner", "end")
+        .policy(policy.clone())
+        .build()
+        .unwrap();
+    let (session, _) = world.start(&graph, &[]).await;
+    let filter = CheckpointFilter::default();
+    let list = checkpoints::list(world.store.store(), &session, &filter, 100).await.unwrap();
+    let made: Vec<(CheckpointType, String)> = list
+        .checkpoints
+        .into_iter()
+        .rev()
+        .map(|one| (one.checkpoint_type, one.current_node.unwrap()))
+        .collect();
+    let expected = [
+        // A safe point is no matter of the policy.
+        (CheckpointType::SafePoint, "begin"),
+        (CheckpointType::NodeStart, "inner/b"),
+        (CheckpointType::NodeComplete, "inner/b"),
+        (CheckpointType::NodeStart, "end"),
+        (CheckpointType::NodeComplete, "end"),
+    ];
+    assert_eq!(made, expected.map(|(kind, node)| (kind, node.to_owned())));
+    let asked = policy.0.lock().unwrap().clone();
+    assert!(asked.contains(&"NodeStart inner/b (false, 0, None)".to_owned()), "{asked:?}");
+    assert!(asked.contains(&"NodeComplete inner/b (true, 2, None)".to_owned()), "{asked:?}");
+    assert!(!asked.iter().any(|one| one.starts_with("Edge")), "the options do not want those");
 }

@@ -279,3 +279,44 @@ async fn a_safe_point_names_what_it_could_not_keep() {
     );
     check_absent(&world, &session).await;
 }
+
+fn ssn_excluded() -> piton_graph::CheckpointOptions {
+    let excluded = json!({"exclude_memory_keys": ["ssn"], "max_checkpoints_per_session": 7});
+    serde_json::from_value(excluded).unwrap()
+}
+
+/// Wants to show: what one execution excluded stays excluded in the next one, which does not say so: in a
+/// resume, in a fork, and behind an older checkpoint.
+#[tokio::test]
+async fn a_key_that_was_excluded_once_stays_excluded() {
+    for world in worlds() {
+        let graph = Graph::builder("once")
+            .optional_input("ssn", ValueType::String)
+            .node("use", custom(Ran::default().needing("ssn")).reads(["ssn"]))
+            .node("copy", template("{{ ssn }}").reads(["ssn"]).writes(["ssn_copy"]))
+            .edge("use", "copy")
+            .build()
+            .unwrap();
+        let run = graph.runner(&world.store).checkpoints(ssn_excluded());
+        let run = run.start(Map::new()).await.unwrap();
+        let session = run.session().clone();
+        let Outcome::Failed(failure) = run.finish().await.unwrap() else { panic!() };
+        let checkpoint = failure.checkpoint.unwrap();
+        let store = world.store.store();
+        let forked = piton_graph::checkpoints::fork(&world.store, &session, &checkpoint);
+        let forked = forked.await.unwrap();
+        for (session, from) in [(&session, None), (&forked, None), (&session, Some(&checkpoint))] {
+            let set = inputs([("ssn", SECRET)]);
+            let run = graph.runner(&world.store).resume(session, from, set).await.unwrap();
+            let memory = completed(run.finish().await.unwrap());
+            assert_eq!(memory["ssn_copy"], json!(SECRET));
+            check_absent(&world, session).await;
+            let view = piton_graph::checkpoints::view(store, session).await.unwrap();
+            assert_eq!(view.checkpoint_options, ssn_excluded());
+        }
+        // One record says it; the executions that add nothing repeat nothing.
+        let events = world.events(&session).await;
+        let said = events.iter().filter(|event| matches!(event, Event::GraphConfigured(_)));
+        assert_eq!(said.count(), 1);
+    }
+}

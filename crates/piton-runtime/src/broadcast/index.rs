@@ -241,7 +241,7 @@ impl<E: Shown> Follower<E> {
                 Ok(None) => lock(&self.board).remove(&session),
                 Err(error) => {
                     // A log that is damaged must not hide the others: the index still has its row.
-                    tracing::warn!(%session, code = %error.code(), "looked up in the index");
+                    tracing::warn!(%session, code = %error.code(), "a session cannot be read; the index is listed again");
                     return self.look_at_all().await;
                 }
             }

@@ -13,7 +13,7 @@ use piton_core::reason::Reason;
 use piton_core::resume::ContinueRun;
 use piton_core::state::{Phase, Run as SessionRun};
 use piton_graph::checkpoints::{
-    self, Checkpoint, CheckpointDiff, CheckpointList, GraphOverview, TimelineEntry,
+    self, ArtifactSummary, Checkpoint, CheckpointDiff, CheckpointList, GraphOverview, TimelineEntry,
 };
 use piton_graph::{Graph, GraphStore, Outcome, Run, Runner};
 use piton_store::{Query, Select};
@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 use crate::graphs::{HostedGraphs, Reservation};
 use crate::service::Options;
 
-/// How often a resume is tried again when somebody else wrote to the session in between.
+/// How often a resume is tried again when another writer wrote to the session in between.
 const RESUME_TRIES: usize = 5;
 const PAGE_ROWS: usize = 256;
 /// Checkpoints in a list, at most and by default.
@@ -266,10 +266,12 @@ impl Engine {
 
     /// Agents that no profile describes are found before the run begins.
     fn check_profiles(&self, graph: &Graph) -> Result<()> {
-        for profile in graph.spec().nodes.values().filter_map(|node| match &node.kind {
-            piton_graph::NodeKind::Agent(agent) => agent.profile.as_deref(),
-            _ => None,
-        }) {
+        for profile in
+            graph.spec().all_nodes().into_iter().filter_map(|(_, node)| match &node.kind {
+                piton_graph::NodeKind::Agent(agent) => agent.profile.as_deref(),
+                _ => None,
+            })
+        {
             self.catalog().get(profile)?;
         }
         Ok(())
@@ -295,6 +297,13 @@ impl Engine {
         graphs.spawn(async move {
             let outcome = Box::pin(run.finish()).await;
             drop(reservation);
+            if let Ok(Outcome::Waiting { waits }) = &outcome
+                && let Ok(running) = engine.running()
+            {
+                // While the graph ran it watched them itself.
+                let first = waits.iter().filter_map(|wait| wait.deadline_at).min();
+                running.handle.env().deadlines.note(first);
+            }
             match outcome {
                 Ok(Outcome::Failed(failure)) => {
                     tracing::info!(%session, node = %failure.node, code = %failure.code, "graph failed");
@@ -335,11 +344,28 @@ impl Engine {
         }
     }
 
-    /// A wait of a graph was answered, and the graph does not run: it continues. One that cannot is
+    /// Continues the graphs of which a wait's time has passed, for ever: the node that waited fails.
+    pub(super) async fn continue_expired(&self) {
+        loop {
+            let Ok(running) = self.running() else { return };
+            let session = running.graphs.0.hosted.next_due().await;
+            if let Err(error) = Box::pin(self.continue_answered(&session)).await {
+                tracing::warn!(%session, code = %error.code(), %error, "graph not continued");
+            }
+        }
+    }
+
+    /// A wait of a graph was answered or has expired, and the graph does not run: it continues. One that cannot is
     /// paused, and a resume says why.
     pub(super) async fn continue_answered(&self, session: &SessionId) -> Result<()> {
         let facts = self.view().state(session).await?.facts;
-        let run = facts.run.filter(|run| run.phase == Phase::Open && !run.is_waiting());
+        // The run of an earlier boot may have been recovered meanwhile.
+        let is_left = |run: &SessionRun| match run.phase {
+            Phase::Open => !run.is_waiting(),
+            Phase::Interrupted { reason, .. } => reason == Reason::ProcessRestart,
+            Phase::Paused | Phase::Dismissed | Phase::Ended(_) => false,
+        };
+        let run = facts.run.filter(is_left);
         let (Some(run), true) = (run, facts.graph.is_some()) else { return Ok(()) };
         if self.running()?.graphs.0.hosted.is_hosted(session) {
             return Ok(());
@@ -349,6 +375,9 @@ impl Engine {
             Ok(_) | Err(Error::GraphRunning { .. }) => Ok(()),
             Err(error) => {
                 tracing::warn!(%session, code = %error.code(), %error, "graph not continued");
+                if run.phase != Phase::Open {
+                    return Ok(());
+                }
                 let command = Command::Pause { run_id: run.run_id };
                 self.write(session, command).await.map(drop)
             }
@@ -412,6 +441,20 @@ impl Engine {
 
     pub async fn timeline(&self, session: &SessionId) -> Result<Vec<TimelineEntry>> {
         Ok(checkpoints::timeline(&self.0.store, session).await?)
+    }
+
+    /// The files that nodes left.
+    pub async fn artifacts(
+        &self,
+        session: &SessionId,
+        node: Option<&str>,
+    ) -> Result<Vec<ArtifactSummary>> {
+        Ok(checkpoints::artifacts(&self.0.store, session, None, node).await?)
+    }
+
+    /// A file that a node left.
+    pub async fn artifact(&self, session: &SessionId, name: &str) -> Result<Vec<u8>> {
+        Ok(checkpoints::artifact(&self.0.store, session, name).await?)
     }
 
     pub async fn checkpoints(

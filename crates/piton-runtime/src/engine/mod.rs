@@ -18,8 +18,10 @@ mod removal;
 mod requests;
 mod restoring;
 mod rewind;
+mod rewind_files;
 mod runs;
 mod sessions;
+mod snapshot_flush;
 mod snapshots;
 mod start_plan;
 mod status;
@@ -282,6 +284,8 @@ impl Engine {
         }));
         let continuing = engine.clone();
         tasks.spawn(async move { continuing.continue_graphs(left).await });
+        let expired = engine.clone();
+        tasks.spawn(async move { expired.continue_expired().await });
         Ok(RunningEngine { engine, service: Some(service), executions, graphs, tasks })
     }
 

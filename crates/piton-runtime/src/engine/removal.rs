@@ -163,8 +163,10 @@ impl Engine {
         }
         let mut redacted = Redacted::default();
         for redact in redaction::commands(self.view(), session, &plan, reason).await? {
-            let ack = self.write(session, Command::Redact(redact.clone())).await?;
-            redacted.count(&redact, &ack);
+            let ack = self.write(session, Command::Redact(redact.clone())).await;
+            // Whatever became of it: a part may be taken out.
+            self.view().forget_title(session);
+            redacted.count(&redact, &ack?);
         }
         // A snapshot is not masked: it may hold what was taken out.
         if redacted.taken_out > 0 {

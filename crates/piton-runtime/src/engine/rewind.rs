@@ -1,22 +1,22 @@
 //! The way back: files, conversation, or both, to a checkpoint of a turn; and the way back from that.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use piton_core::State;
-use piton_core::decide::{Command, FilesToRestore, Refusal, StartRestore, TakenSnapshot, Verdict};
+use piton_core::decide::{Command, Refusal, StartRestore, Verdict};
 use piton_core::event::{Event, LineageStarted, Seq};
 use piton_core::graph::CheckpointType;
 use piton_core::id::{CheckpointId, SessionId};
 use piton_core::resume::{self, Context, Strategy};
 use piton_core::turns::TurnEntry;
-use piton_workspace::snapshot::tree::{ChangeKind, ObjectId, Selection, Step, changes};
-use piton_workspace::snapshot::{self, Repository, Snapshot};
+use piton_workspace::snapshot::Repository;
+use piton_workspace::snapshot::tree::{ObjectId, Selection, changes};
 use serde::{Deserialize, Serialize};
 
 use super::requests::{Request, value};
-use super::snapshots::{Held, Snapshots, also, described};
+use super::rewind_files::{FilesPlan, file_change, files_plan, look};
+use super::snapshots::{Snapshots, also};
 use super::{Caller, Engine, Fulfilled};
 use crate::error::{Error, Result};
 use crate::supervisor::LaunchConfigs as _;
@@ -85,18 +85,6 @@ pub struct RewoundConversation {
     pub context: Context,
 }
 
-/// What files a rewind is about.
-#[derive(Clone, Debug)]
-struct FilesPlan {
-    workspace: PathBuf,
-    target: ObjectId,
-    selection: Selection,
-    /// Pairs of snapshots between which others changed files.
-    gaps: Vec<(ObjectId, ObjectId)>,
-    last: Option<ObjectId>,
-    force: bool,
-}
-
 impl Engine {
     /// Goes back to the checkpoint of a turn.
     pub async fn rewind(
@@ -152,6 +140,8 @@ impl Engine {
         let checkpoint_id = last.checkpoint_id.ok_or_else(nothing)?;
         let files = match last.safety_snapshot {
             Some(safety) => Some(FilesPlan {
+                checkpoint_id: checkpoint_id.clone(),
+                earlier: Vec::new(),
                 workspace: workspace_of(snapshots, session, &state)?,
                 target: parsed(&safety)?,
                 selection: Selection::all(),
@@ -409,27 +399,6 @@ struct Way {
     conversation: Option<(u32, Seq)>,
 }
 
-impl FilesPlan {
-    fn order(&self, safety: TakenSnapshot) -> FilesToRestore {
-        let text = |path: &Vec<u8>| String::from_utf8_lossy(path).into_owned();
-        FilesToRestore {
-            snapshot: self.target.to_string(),
-            safety,
-            paths: self.selection.paths.iter().map(text).collect(),
-            forced: self.force,
-        }
-    }
-}
-
-/// What a restore would do.
-#[derive(Debug)]
-struct Looked {
-    held: Held,
-    safety: TakenSnapshot,
-    changes: Vec<FileChange>,
-    foreign: Vec<String>,
-}
-
 /// The checkpoint that is meant.
 fn checkpoint<'a>(state: &'a State, spec: &RewindSpec) -> Result<&'a TurnEntry> {
     if let Some(text) = &spec.to {
@@ -452,7 +421,7 @@ fn found<'a>(state: &'a State, text: &str) -> Result<&'a TurnEntry> {
 }
 
 /// A late snapshot is none: it may have what the turn itself changed.
-fn snapshot_of(state: &State, entry: &TurnEntry) -> Result<ObjectId> {
+pub(super) fn snapshot_of(state: &State, entry: &TurnEntry) -> Result<ObjectId> {
     let Some(snapshot) = &entry.turn.snapshot else {
         let previous = state.turns.snapshot_before(entry.seq);
         return Err(Error::SnapshotNotFound {
@@ -467,138 +436,11 @@ fn parsed(snapshot: &str) -> Result<ObjectId> {
     snapshot.parse().map_err(|_| Error::Invalid("The snapshot's id is damaged".to_owned()))
 }
 
-fn workspace_of(snapshots: &Snapshots, session: &SessionId, state: &State) -> Result<PathBuf> {
-    let none = || Error::Invalid("No snapshots are taken of this session's workspace".to_owned());
-    snapshots.workspace(session, state).ok_or_else(none)
-}
-
-fn files_plan(
+pub(super) fn workspace_of(
     snapshots: &Snapshots,
     session: &SessionId,
     state: &State,
-    entry: &TurnEntry,
-    spec: &RewindSpec,
-) -> Result<FilesPlan> {
-    let workspace = workspace_of(snapshots, session, state)?;
-    let target = snapshot_of(state, entry)?;
-    let id = |text: &Option<String>| text.as_ref().and_then(|text| text.parse().ok());
-    let later = state.turns.checkpoints.iter().filter(|later| later.seq > entry.seq);
-    let between = later
-        .filter_map(|later| Some((id(&later.turn.since_snapshot)?, id(&later.turn.snapshot)?)));
-    let spans = state.turns.foreign_spans.iter().filter(|span| span.seq > entry.seq);
-    let spans = spans.filter_map(|span| Some((span.before.parse().ok()?, id(&span.after)?)));
-    let gaps = between.chain(spans);
-    let paths = spec.paths.iter().map(|path| relative(&workspace, path));
-    Ok(FilesPlan {
-        target,
-        selection: Selection { paths: paths.collect::<Result<_>>()? },
-        gaps: gaps.collect(),
-        last: id(&state.turns.last_snapshot),
-        force: spec.force,
-        workspace,
-    })
-}
-
-/// A path as snapshots have it.
-fn relative(workspace: &Path, path: &str) -> Result<Vec<u8>> {
-    use std::os::unix::ffi::OsStrExt as _;
-    let path = Path::new(path);
-    let path = path.strip_prefix(workspace).unwrap_or(path);
-    let mut parts = Vec::new();
-    for part in path.components() {
-        match part {
-            std::path::Component::Normal(part) => parts.push(part.as_bytes()),
-            std::path::Component::CurDir => {}
-            _ => {
-                let path = path.to_owned();
-                let error = piton_workspace::Error::PathOutside { path };
-                return Err(Error::Folder(std::sync::Arc::new(error)));
-            }
-        }
-    }
-    if parts.is_empty() {
-        return Err(Error::Invalid("Name a path in the workspace".to_owned()));
-    }
-    Ok(parts.join(&b'/'))
-}
-
-/// Paths that others changed between the turns.
-fn foreign_paths(
-    repository: &Repository,
-    plan: &FilesPlan,
-) -> Result<BTreeSet<Vec<u8>>, snapshot::Error> {
-    let mut paths = BTreeSet::new();
-    for (before, after) in &plan.gaps {
-        if repository.contains(*before) && repository.contains(*after) {
-            paths.extend(repository.changed_paths(*before, *after)?);
-        }
-    }
-    Ok(paths)
-}
-
-/// Whether a path changed otherwise than in the session's turns.
-fn is_foreign(
-    path: &[u8],
-    now: &Snapshot,
-    between: &BTreeSet<Vec<u8>>,
-    last: Option<&Snapshot>,
-) -> bool {
-    let is_changed = last.is_some_and(|last| last.tree.nodes.get(path) != now.tree.nodes.get(path));
-    is_changed || between.contains(path)
-}
-
-fn load_last(
-    repository: &Repository,
-    plan: &FilesPlan,
-) -> Result<Option<Snapshot>, snapshot::Error> {
-    let last = plan.last.filter(|last| repository.contains(*last));
-    last.map(|last| repository.load(last)).transpose()
-}
-
-async fn look(
-    snapshots: &Snapshots,
-    held: Held,
-    session: &SessionId,
-    plan: FilesPlan,
-) -> Result<Looked> {
-    let workspace = plan.workspace.clone();
-    let work = move |repository: &mut Repository, workspace: &Path| {
-        let (safety, steps) = repository.plan(workspace, plan.target, &plan.selection)?;
-        let now = repository.load(safety)?;
-        let last = load_last(repository, &plan)?;
-        let between = foreign_paths(repository, &plan)?;
-        let foreign = steps.iter().map(Step::path);
-        let foreign = foreign.filter(|path| is_foreign(path, &now, &between, last.as_ref()));
-        let foreign = foreign.map(|path| String::from_utf8_lossy(path).into_owned()).collect();
-        let change = |step: &Step| {
-            let kind = match step {
-                Step::Remove { .. } => ChangeKind::Removed,
-                Step::Write { path, .. } if now.tree.nodes.contains_key(path) => {
-                    ChangeKind::Modified
-                }
-                Step::Write { .. } => ChangeKind::Added,
-            };
-            file_change(step.path(), kind)
-        };
-        let changes: Vec<FileChange> = steps.iter().map(change).collect();
-        let taken = snapshot::Taken {
-            id: safety,
-            unchanged: false,
-            files: now.tree.nodes.len(),
-            skipped: now.skipped,
-        };
-        Ok((described(&taken), changes, foreign))
-    };
-    let (held, looked) = snapshots.with_repository(held, session, &workspace, work).await;
-    let (safety, changes, foreign) = looked?;
-    Ok(Looked { held, safety, changes, foreign })
-}
-
-fn file_change(path: &[u8], kind: ChangeKind) -> FileChange {
-    let change = match kind {
-        ChangeKind::Added => "added",
-        ChangeKind::Modified => "modified",
-        ChangeKind::Removed => "removed",
-    };
-    FileChange { path: String::from_utf8_lossy(path).into_owned(), change: change.to_owned() }
+) -> Result<PathBuf> {
+    let none = || Error::Invalid("No snapshots are taken of this session's workspace".to_owned());
+    snapshots.workspace(session, state).ok_or_else(none)
 }

@@ -21,6 +21,7 @@ use piton_workspace::snapshot::{self, Repository, SkipReason, SnapshotKey, Taken
 use serde_json::{Value, json};
 use tokio::sync::OwnedMutexGuard;
 
+use super::snapshot_flush::FlushSignal;
 use super::start_plan::StartPlans;
 use crate::error::{Error, Result};
 use crate::executions::Executions;
@@ -71,6 +72,7 @@ struct Early {
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     lock: Arc<tokio::sync::Mutex<()>>,
+    flush: FlushSignal,
     known: Mutex<Known>,
 }
 
@@ -96,6 +98,15 @@ impl Slot {
     pub(super) fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// When a snapshot is flushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flush {
+    /// Before it is named in the log.
+    Now,
+    /// After the prompt that follows it was delivered.
+    Later,
 }
 
 /// The right to work on one session's repository.
@@ -152,7 +163,9 @@ impl Snapshots {
     }
 
     pub(super) async fn hold(&self, session: &SessionId) -> Held {
-        Arc::clone(&self.slot(session).lock).lock_owned().await
+        let slot = self.slot(session);
+        let _waiting = slot.flush.wait();
+        Arc::clone(&slot.lock).lock_owned().await
     }
 
     /// Works on a session's repository. Not while a restore is open: the files are neither what they
@@ -164,6 +177,18 @@ impl Snapshots {
         workspace: &Path,
         work: impl FnOnce(&mut Repository, &Path) -> Result<T, snapshot::Error> + Send + 'static,
     ) -> (Held, Result<T>) {
+        let work = |mut repository: Repository, folder: &Path| work(&mut repository, folder);
+        self.with_own_repository(held, session, workspace, work).await
+    }
+
+    /// The same for work that may keep the repository open.
+    async fn with_own_repository<T: Send + 'static>(
+        &self,
+        held: Held,
+        session: &SessionId,
+        workspace: &Path,
+        work: impl FnOnce(Repository, &Path) -> Result<T, snapshot::Error> + Send + 'static,
+    ) -> (Held, Result<T>) {
         let mut is_recorded = false;
         if let (true, Some(on)) = (Repository::has_journal(&self.folder(session)), self.attached())
         {
@@ -173,7 +198,7 @@ impl Snapshots {
             }
         }
         let workspace = workspace.to_owned();
-        let work = move |repository: &mut Repository| {
+        let work = move |repository: Repository| {
             if is_recorded && repository.is_applied()? {
                 // A crash came between the record and this.
                 repository.settle()?;
@@ -183,7 +208,7 @@ impl Snapshots {
             }
             work(repository, &workspace)
         };
-        self.with_open(held, session, work).await
+        self.with_own_open(held, session, work).await
     }
 
     /// The same, whatever the log says of a restore.
@@ -193,14 +218,23 @@ impl Snapshots {
         session: &SessionId,
         work: impl FnOnce(&mut Repository) -> Result<T, snapshot::Error> + Send + 'static,
     ) -> (Held, Result<T>) {
+        let work = |mut repository: Repository| work(&mut repository);
+        self.with_own_open(held, session, work).await
+    }
+
+    async fn with_own_open<T: Send + 'static>(
+        &self,
+        held: Held,
+        session: &SessionId,
+        work: impl FnOnce(Repository) -> Result<T, snapshot::Error> + Send + 'static,
+    ) -> (Held, Result<T>) {
         let key = match self.key(session).await {
             Ok(key) => key,
             Err(error) => return (held, Err(error)),
         };
         let (folder, limits) = (self.folder(session), self.settings().limits());
         let begun = tokio::task::spawn_blocking(move || {
-            let done = Repository::open(&folder, Some(key), limits)
-                .and_then(|mut repository| work(&mut repository));
+            let done = Repository::open(&folder, Some(key), limits).and_then(work);
             (held, done)
         });
         match begun.await {
@@ -231,31 +265,46 @@ impl Snapshots {
     }
 
     /// Takes a snapshot. The work continues if the caller stops waiting.
-    async fn take(&self, session: &SessionId, workspace: &Path) -> Result<TakenSnapshot> {
+    async fn take(
+        &self,
+        session: &SessionId,
+        workspace: &Path,
+        flush: Flush,
+    ) -> Result<TakenSnapshot> {
         let held = self.hold(session).await;
-        let take =
-            |repository: &mut Repository, workspace: &Path| repository.take(workspace, &also());
-        let (_held, taken) = self.with_repository(held, session, workspace, take).await;
-        let taken = taken?;
+        let take = move |mut repository: Repository, workspace: &Path| {
+            let taken = repository.take_unflushed(workspace, &also())?;
+            if flush == Flush::Later && repository.has_unflushed() {
+                return Ok((taken, Some(repository)));
+            }
+            repository.flush()?;
+            Ok((taken, None))
+        };
+        let (held, taken) = self.with_own_repository(held, session, workspace, take).await;
+        let (taken, unflushed) = taken?;
+        let slot = self.slot(session);
         {
-            let slot = self.slot(session);
+            // Before the repository is let go of: the log does not name it yet.
             let mut known = slot.known();
             known.recent.retain(|id| *id != taken.id);
             known.recent.push_back(taken.id);
             let over = known.recent.len().saturating_sub(RECENT_KEPT);
             known.recent.drain(..over);
         }
+        if let Some(repository) = unflushed {
+            tokio::spawn(slot.flush.clone().flush(session.clone(), held, repository));
+        }
         Ok(described(&taken))
     }
 
-    async fn try_take(&self, session: &SessionId, state: &State) -> SnapshotResult {
+    async fn try_take(&self, session: &SessionId, state: &State, flush: Flush) -> SnapshotResult {
         let slot = self.slot(session);
         let is_too_large = slot.known().too_large.is_some_and(|at| at.elapsed() < RETRY_AFTER);
         let workspace = match self.workspace(session, state) {
             Some(workspace) if self.settings().enabled && !is_too_large => workspace,
             _ => return SnapshotResult::Off,
         };
-        match self.take(session, &workspace).await {
+        match self.take(session, &workspace, flush).await {
             Ok(taken) => {
                 slot.known().too_large = None;
                 SnapshotResult::Taken(taken)
@@ -283,6 +332,7 @@ impl Snapshots {
             return None;
         }
         let checkpoint_id = handle.ids().checkpoint().ok()?;
+        self.slot(session).flush.set_delivered(false);
         let (this, session, of) = (self.clone(), session.clone(), state.clone());
         // In a task of its own, so that the snapshot is finished when the prompt goes ahead.
         let of_session = session.clone();
@@ -291,7 +341,7 @@ impl Snapshots {
             if !is_queued && let Err(error) = this.save_ended_turn(&of_session, &of).await {
                 tracing::debug!(code = %error.code(), "no snapshot after the turn");
             }
-            this.try_take(&of_session, &of).await
+            this.try_take(&of_session, &of, Flush::Later).await
         });
         let timeout = self.settings().timeout;
         let snapshot = match tokio::time::timeout(timeout, taking).await {
@@ -316,7 +366,7 @@ impl Snapshots {
         tokio::spawn(async move {
             let Some(on) = this.0.attached.get() else { return };
             let Ok(state) = on.handle.state(&session).await else { return };
-            this.try_take(&session, &state).await;
+            this.try_take(&session, &state, Flush::Now).await;
         });
     }
 
@@ -328,7 +378,7 @@ impl Snapshots {
         if run.is_none_or(piton_core::state::Run::is_unfinished) {
             return Ok(());
         }
-        let snapshot = self.try_take(session, &state).await;
+        let snapshot = self.try_take(session, &state, Flush::Now).await;
         let SnapshotResult::Taken(taken) = &snapshot else {
             if matches!(snapshot, SnapshotResult::Off) {
                 return Ok(());
@@ -526,6 +576,13 @@ impl TurnSnapshots for Snapshots {
         }
     }
 
+    fn prompt_delivered(&self, session: &SessionId) {
+        let slots = self.0.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = slots.get(session) {
+            slot.flush.set_delivered(true);
+        }
+    }
+
     fn turn_ended(&self, session: &SessionId, run_id: &RunId) {
         if !self.attached_or(|early| early.ended.push((session.clone(), run_id.clone()))) {
             return;
@@ -534,7 +591,7 @@ impl TurnSnapshots for Snapshots {
         let (this, session, run_id) = (self.clone(), session.clone(), run_id.clone());
         tokio::spawn(async move {
             if let Err(error) = this.after_turn(&session, run_id).await {
-                tracing::debug!(%session, code = %error.code(), "no snapshot after the turn");
+                tracing::debug!(%session, code = %error.code(), "no snapshot was taken after the turn");
             }
             let slot = this.slot(&session);
             let mut known = slot.known();

@@ -9,7 +9,7 @@ use piton_core::limits::QUEUED_PROMPTS_MAX;
 use piton_core::overview::OpenWait;
 use piton_core::permission::normal_answer;
 use piton_core::token::{NewToken, ResumeToken};
-use piton_core::{Seq, Timestamp};
+use piton_core::{Code, Seq, Timestamp};
 use piton_store::{Cursor, Page, Query, Row, Select};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -149,7 +149,21 @@ impl Engine {
         answer: Value,
     ) -> Result<Answered> {
         let handle = &self.running()?.handle;
-        let answered = handle.answer_with_token(within, token, normal_answer(answer)).await?;
+        let mut answer = normal_answer(answer);
+        let asked = self.graph_wait_of_token(&token.id).await?;
+        if let Some((session, wait)) = &asked {
+            answer = self.graph_answer(session, wait, answer).await?;
+        }
+        let answered = match handle.answer_with_token(within, token.clone(), answer.clone()).await {
+            // The wait is over, perhaps by this very answer, of which the log has the option.
+            Err(error) if asked.is_none() && error.code() == Code::ResumeTokenConsumed => {
+                let Value::String(text) = answer else { return Err(error) };
+                let option = json!({"option_id": text});
+                let replayed = handle.answer_with_token(within, token, option).await;
+                replayed.map_err(|_| error)?
+            }
+            answered => answered?,
+        };
         self.continue_answered(&answered.session).await?;
         Ok(answered)
     }
@@ -211,6 +225,26 @@ impl Engine {
             match page.next {
                 Some(next) => after = Some(next),
                 None => return Err(Refusal::WaitNotFound { wait: wait.clone() }.into()),
+            }
+        }
+    }
+
+    /// The open wait of a graph that a token answers; `None`: the token is for something else, or what it
+    /// was for is over.
+    async fn graph_wait_of_token(&self, token: &TokenId) -> Result<Option<(SessionId, WaitId)>> {
+        let mut after = None;
+        loop {
+            let page = self.waiting_sessions(after).await?;
+            for row in page.rows.iter().filter(|row| row.summary.facts.graph.is_some()) {
+                let waits = row.summary.facts.run.iter().flat_map(|run| &run.waits);
+                let mut open = waits.filter(|(_, wait)| wait.token_id.as_ref() == Some(token));
+                if let Some((wait, _)) = open.next() {
+                    return Ok(Some((row.session.clone(), wait.clone())));
+                }
+            }
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok(None),
             }
         }
     }

@@ -195,7 +195,7 @@ impl Engine {
             && let Err(error) = client.end_shell(&shell_id).await
         {
             // No client knows of it, or one made the same request at the same time.
-            tracing::warn!(%session, code = %error.code(), %error, "a shell too many");
+            tracing::warn!(%session, code = %error.code(), %error, "an unrecorded shell was not ended");
         }
         opened
     }

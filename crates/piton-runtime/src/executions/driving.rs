@@ -138,7 +138,7 @@ impl Executions {
                     log_failure(&session, failed.await.map(drop));
                 } else {
                     // What it was about is over already.
-                    tracing::info!(%session, code = %problem.code, "agentctl had nothing to do");
+                    tracing::info!(%session, code = %problem.code, "agentctl had nothing to do for a command");
                 }
                 true
             }

@@ -44,7 +44,7 @@ impl Executions {
         problem: &Problem,
     ) -> Result<()> {
         let (session, execution) = (&at.session, &at.execution);
-        tracing::warn!(%session, %execution, code = %problem.code, "cannot be followed: {problem}");
+        tracing::warn!(%session, %execution, code = %problem.code, "the execution cannot be followed: {problem}");
         let (execution_id, code) = (execution.clone(), Some(problem.code.clone()));
         let unreachable = ExecutorUnreachable { execution_id, code };
         observe(handle, session, unreachable, Some(problem.to_string())).await?;
@@ -58,7 +58,7 @@ impl Executions {
             Err(Fault::Unreachable { .. }) => return Ok(()),
         };
         if !at_work {
-            tracing::info!(%session, %execution, "ended: a new one will speak our version");
+            tracing::info!(%session, %execution, "agentctl is replaced by one of this version");
             self.0.executor.stop(&at.execution, at.epoch).await?;
         }
         Ok(())

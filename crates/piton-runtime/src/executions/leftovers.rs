@@ -53,7 +53,7 @@ impl Executions {
             return Ok(());
         }
         if let Err(error) = self.0.executor.forget(execution).await {
-            tracing::warn!(%execution, %error, "what an execution left is not cleared away");
+            tracing::warn!(%execution, %error, "leftovers of an execution are not removed");
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ use piton_core::event::{Event, SessionLeased};
 use piton_core::fold::Change;
 use piton_core::id::{RunId, SessionId};
 use piton_core::planted::{self, Bug};
-use piton_core::state::{Executor, PROJECTOR_VERSION, Phase};
+use piton_core::state::{Effect, Executor, PROJECTOR_VERSION, Phase};
 use piton_core::{NewRecord, Seq, State, supervise};
 use piton_store::{Appended, BoxFuture, Durability, Masked, Position, Snapshot};
 use tokio::sync::{mpsc, oneshot};
@@ -190,8 +190,10 @@ impl Session {
                 && self.saving.is_empty()
                 && !self.messages.any_held();
             // Without the lease others may write: what is known here would go stale. (Nor may
-            // questions about sessions that do not exist fill the memory.)
-            let idle = if served && !self.holds_lease() { Duration::ZERO } else { IDLE };
+            // questions about sessions that do not exist fill the memory.) A graph's host writes under
+            // this very lease, beside this session.
+            let others_write = !self.holds_lease() || self.state.facts.graph.is_some();
+            let idle = if served && others_write { Duration::ZERO } else { IDLE };
             tokio::select! {
                 biased;
                 Some(done) = self.inflight.next(), if !self.inflight.is_empty() => {
@@ -200,6 +202,10 @@ impl Session {
                 }
                 Some((of_seq, done)) = self.effects.next(), if !self.effects.is_empty() => {
                     self.running_effect = None;
+                    // What the agent reports of a prompt may have settled it already.
+                    if self.state.pending.get(&of_seq).is_none_or(Effect::is_prompt) {
+                        self.env.turns.prompt_delivered(&self.id);
+                    }
                     if done {
                         let command = Command::Done { of_seq };
                         self.execute(command, Durability::Buffered, None, true).await;

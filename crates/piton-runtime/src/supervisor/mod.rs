@@ -7,6 +7,7 @@
 //! service ends it. What it does next is one table: [`piton_core::supervise`].
 
 mod agents;
+mod boot_starts;
 mod sessions;
 mod starting;
 mod task;
@@ -33,6 +34,7 @@ use crate::executions::Executions;
 use crate::service::Handle;
 use crate::settings::LiveSettings;
 use crate::world::Executors;
+use boot_starts::BootStarts;
 use task::Supervisor;
 
 /// Wakes that may wait for one supervisor.
@@ -97,6 +99,7 @@ struct Inner {
     /// `None`: executions are asked about and never followed or started here.
     executions: Option<Executions>,
     settings: Arc<LiveSettings>,
+    boot_starts: BootStarts,
     entropy: Arc<dyn Entropy>,
     registry: Mutex<Registry>,
     agents: Mutex<Option<Agents>>,
@@ -130,6 +133,7 @@ impl Supervisors {
         Self(Arc::new(Inner {
             executions: executors.executions(),
             executors,
+            boot_starts: BootStarts::new(Arc::clone(&settings)),
             settings,
             entropy,
             registry: Mutex::default(),
@@ -234,7 +238,7 @@ impl Supervisors {
         let context = StartContext::Native;
         let request = StartRequest { trigger, context, auth_method: None, answer };
         if let Err(error) = self.send(session, Message::Start(request)) {
-            tracing::warn!(%session, code = %error.code(), %error, "no agent");
+            tracing::warn!(%session, code = %error.code(), %error, "the agent was not started");
         }
     }
 
@@ -284,7 +288,7 @@ impl Supervisors {
             return;
         }
         if let Err(error) = self.send(session, Message::Wake(cause)) {
-            tracing::debug!(%session, %error, "not woken");
+            tracing::debug!(%session, %error, "the supervisor was not woken");
         }
     }
 

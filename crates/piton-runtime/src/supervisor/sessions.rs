@@ -85,6 +85,10 @@ impl Supervisors {
         let session = row.session;
         let facts = row.summary.facts;
         let executor = facts.executor.as_ref().filter(|executor| executor.may_live());
+        let is_ours = row.lease.owner.as_ref() == Some(handle.boot());
+        if !is_ours {
+            self.0.boot_starts.add_left(&session);
+        }
         let outcome = match row.lease.owner {
             // Our own need no recovery, but for an executor that may have come back.
             Some(owner) if owner == *handle.boot() => match executor {
@@ -97,7 +101,10 @@ impl Supervisors {
                 }
                 _ => Outcome::Unchanged,
             },
-            Some(owner) if handle.env().is_alive(&owner) => Outcome::Owned,
+            Some(owner) if handle.env().is_alive(&owner) => {
+                self.0.boot_starts.take_left(&session);
+                Outcome::Owned
+            }
             // Nothing can be asked: the writer needs no supervisor for that.
             _ if executor.is_none() => interrupt_orphan(handle, &session, &facts).await,
             _ => self.settle_one(&session, cause).await,
@@ -172,7 +179,7 @@ impl Supervisors {
                 starting.spawn(async move {
                     let ensured = supervisors.ensure_running(&session, StartTrigger::Boot).await;
                     if let Err(error) = ensured {
-                        tracing::warn!(%session, code = %error.code(), %error, "no agent");
+                        tracing::warn!(%session, code = %error.code(), %error, "the agent was not started");
                     }
                 });
             }

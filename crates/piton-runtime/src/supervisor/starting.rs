@@ -95,7 +95,7 @@ impl Starter {
             let state = self.handle.state(&self.session).await?;
             match resume::after_failed_start(&state) {
                 AfterFailure::Retry if retry + 1 < START_RETRIES_MAX => {
-                    tracing::warn!(session = %self.session, code = %error.code(), %error, retry, "started again");
+                    tracing::warn!(session = %self.session, code = %error.code(), %error, retry, "the agent is started again");
                     tokio::time::sleep(START_RETRY_DELAY * 2_u32.pow(retry)).await;
                     outcome = self.attempt(StartTrigger::Retry).await;
                 }
@@ -159,7 +159,7 @@ impl Starter {
                 let now = handle.view().now();
                 let settle = conversation.opened_at.and_then(|at| catalog.settle(&state, at, now));
                 if let Some(settle) = settle.filter(|_| !has_settled) {
-                    tracing::info!(%session, ?settle, "its conversation cannot be opened again yet");
+                    tracing::info!(%session, ?settle, "the conversation of the session cannot be opened again yet");
                     let (until, reason) = (now.after(settle), Reason::AgentWaitingToLoad);
                     let event = AgentWaiting { until, reason }.into();
                     handle.execute(session, Command::Observe { event, message: None }).await?;
@@ -270,7 +270,7 @@ impl Starter {
         }
         self.wait_for_agent().await?;
         if let Err(error) = executions.apply_choices(session).await {
-            tracing::warn!(%session, code = %error.code(), %error, "not as it was chosen");
+            tracing::warn!(%session, code = %error.code(), %error, "the agent was not configured as chosen");
         }
         if let (Some(run_id), true) = (&opening.run_to_continue, trigger != StartTrigger::Manual) {
             // No caller is there to ask for it; one that asks does so under its own name.

@@ -5,6 +5,7 @@ mod connecting;
 mod ending;
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -17,7 +18,7 @@ use piton_core::supervise::{self, Known, LeaseHolder, Link, Step};
 use piton_core::{Code, State};
 
 use piton_store::BoxFuture;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::starting::Starter;
@@ -73,6 +74,8 @@ pub(super) struct Supervisor {
     /// A prompt has no agent to be given to.
     is_undelivered: bool,
     starting: Option<BoxFuture<()>>,
+    /// Tells a start that waits for others that a caller wants it now.
+    hurry: Arc<Notify>,
     jobs: FuturesUnordered<BoxFuture<JobDone>>,
     /// The agent that is to be ended is being ended.
     is_stopping: bool,
@@ -108,6 +111,7 @@ impl Supervisor {
             starts: VecDeque::new(),
             is_undelivered: false,
             starting: None,
+            hurry: Arc::default(),
             jobs: FuturesUnordered::new(),
             is_stopping: false,
             ending: HashSet::new(),
@@ -157,6 +161,9 @@ impl Supervisor {
             }
             Message::Start(request) => {
                 self.probe_again();
+                if request.trigger != StartTrigger::Boot {
+                    self.hurry.notify_one();
+                }
                 self.starts.push_back(request);
             }
             Message::Launch(workspace, answer) => {
@@ -320,6 +327,8 @@ impl Supervisor {
         };
         self.is_undelivered = false;
         let session = self.session.clone();
+        // Whoever waits for the answer asked this boot.
+        let is_asked_for = answer.is_some() && trigger != StartTrigger::Boot;
         let (Some(executions), Some(agents)) = (self.executions(), self.shared.agents()) else {
             match answer {
                 Some(answer) => {
@@ -333,10 +342,22 @@ impl Supervisor {
         let session_id = session.clone();
         let start =
             Starter { handle, executions, agents, session: session_id, auth_method, context };
+        let is_left = self.shared.0.boot_starts.take_left(&session);
+        let is_limited = !is_asked_for && (is_left || trigger == StartTrigger::Boot);
+        self.hurry = Arc::default();
+        let (shared, hurry) = (self.shared.clone(), Arc::clone(&self.hurry));
         self.starting = Some(Box::pin(async move {
+            let _permit = if is_limited {
+                tokio::select! {
+                    permit = shared.0.boot_starts.acquire() => Some(permit),
+                    () = hurry.notified() => None,
+                }
+            } else {
+                None
+            };
             let outcome = start.start(trigger).await;
             if let Err(error) = &outcome {
-                tracing::warn!(%session, code = %error.code(), %error, "no agent");
+                tracing::warn!(%session, code = %error.code(), %error, "the agent was not started");
             }
             if let Some(answer) = answer {
                 // The caller may have left.

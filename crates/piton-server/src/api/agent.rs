@@ -39,7 +39,7 @@ pub(crate) async fn show_now(app: &App, session: &str) -> Result<AgentView> {
 /// known what it offers, and the choice is kept for it.
 #[utoipa::path(post, path = "/sessions/{session_id}/agent", operation_id = "configure_agent", tag = "agents", request_body = AgentChoice,
     params(("session_id" = String, Path, description = "The session's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same key, it is done once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 200, body = SessionRun),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn configure(
@@ -65,7 +65,7 @@ pub(crate) async fn configure_now(
 /// conversation; the answer comes when the agent runs.
 #[utoipa::path(post, path = "/sessions/{session_id}/login", operation_id = "log_in_agent", tag = "agents", request_body = Option<LoginRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same key, it is done once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 200, body = SessionRun),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn log_in(

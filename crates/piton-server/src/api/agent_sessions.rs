@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::extract::{Administrator, Controller, OptionalBody, Params, Path, Reader};
 use crate::problem::Result;
 
-/// The conversations that an agent has. An agent of that profile must run; it is asked.
+/// Lists the conversations that an agent keeps. Requires a running agent of that profile.
 #[utoipa::path(get, path = "/agents/{agent}/sessions", operation_id = "list_agent_sessions", tag = "agents",
     params(("agent" = String, Path, description = "The agent profile's id"), AgentSessionQuery),
     responses((status = 200, body = AgentSessionPage),
@@ -36,7 +36,7 @@ pub(crate) async fn list(
     Ok(Json(AgentSessionPage { sessions: sessions.collect(), next: listed.next_cursor }))
 }
 
-/// Has an agent close a conversation. Refused while a session that is not closed has it.
+/// Asks an agent to close a conversation. Refused while an open session uses it.
 #[utoipa::path(post, path = "/agents/{agent}/sessions/{agent_session_id}/close", operation_id = "close_agent_session", tag = "agents",
     params(("agent" = String, Path, description = "The agent profile's id"),
         ("agent_session_id" = String, Path, description = "The agent's own id of the conversation")),
@@ -51,7 +51,7 @@ pub(crate) async fn close(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Has an agent delete a conversation. Refused while a session that is not closed has it.
+/// Asks an agent to delete a conversation. Refused while an open session uses it.
 #[utoipa::path(delete, path = "/agents/{agent}/sessions/{agent_session_id}", operation_id = "delete_agent_session", tag = "agents",
     params(("agent" = String, Path, description = "The agent profile's id"),
         ("agent_session_id" = String, Path, description = "The agent's own id of the conversation")),
@@ -75,7 +75,7 @@ pub(crate) async fn delete(
 /// Of a graph: a session that begins with what the graph did up to a checkpoint. It is paused.
 #[utoipa::path(post, path = "/sessions/{session_id}/fork", operation_id = "fork_session", tag = "sessions", request_body = Option<ForkRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same key, it is done once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 201, body = SessionCreated),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn fork(

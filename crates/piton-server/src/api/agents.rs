@@ -36,7 +36,7 @@ fn view(agent: &Profile, path: Option<&OsStr>) -> Agent {
     }
 }
 
-/// The agents that sessions can have.
+/// Lists the agents that sessions can use.
 #[utoipa::path(get, path = "/agents", tag = "agents",
     responses((status = 200, body = AgentList),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]

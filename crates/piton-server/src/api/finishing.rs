@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::extract::{Body, Controller, OptionalBody, Path, Reader};
 use crate::problem::Result;
 
-/// How the session's branch stands to the branch that it began at.
+/// Compares the session's branch with its base branch.
 #[utoipa::path(get, path = "/sessions/{session_id}/git/branch", operation_id = "git_branch", tag = "workspace",
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = GitBranch),
@@ -35,7 +35,7 @@ pub(crate) async fn branch(
 /// that fails, the index is as it was.
 #[utoipa::path(post, path = "/sessions/{session_id}/git/commit", operation_id = "git_commit", tag = "workspace", request_body = CommitRequest,
     params(("session_id" = String, Path, description = "The session's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same key, it is done once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 200, body = Committed),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn commit(
@@ -53,7 +53,7 @@ pub(crate) async fn commit(
 /// index and files as they were.
 #[utoipa::path(post, path = "/sessions/{session_id}/git/merge", operation_id = "git_merge", tag = "workspace", request_body = Option<MergeRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same key, it is done once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 200, body = Merged),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn merge(
@@ -81,7 +81,7 @@ pub(crate) async fn merge(
 /// overwritten.
 #[utoipa::path(post, path = "/sessions/{session_id}/git/push", operation_id = "git_push", tag = "workspace", request_body = Option<PushRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same key, it is done once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 200, body = Pushed),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn push(

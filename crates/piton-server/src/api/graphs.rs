@@ -2,11 +2,12 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use piton_api::graph::{
-    CheckpointDiff, CheckpointPage, CheckpointQuery, CheckpointView, CheckpointsPruned, DiffQuery,
-    GraphQuery, GraphResumed, GraphTimeline, GraphView, InspectQuery, PruneCheckpointsRequest,
-    ResumeGraphRequest, RunGraphRequest,
+    ArtifactList, ArtifactQuery, CheckpointDiff, CheckpointPage, CheckpointQuery, CheckpointView,
+    CheckpointsPruned, DiffQuery, GraphQuery, GraphResumed, GraphTimeline, GraphView, InspectQuery,
+    PruneCheckpointsRequest, ResumeGraphRequest, RunGraphRequest,
 };
 use piton_api::problem::Problem as Document;
 use piton_api::session::SessionCreated;
@@ -55,7 +56,7 @@ fn options(given: Option<Value>) -> Result<CheckpointOptions> {
 /// Answers when the session exists and the run has begun; the session's events tell what its nodes do.
 /// The server continues the graph when a wait of it is answered, and after a restart.
 #[utoipa::path(post, path = "/graphs/run", operation_id = "run_graph", tag = "graphs", request_body = RunGraphRequest,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same key, it is run once")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 201, body = SessionCreated),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn run(
@@ -67,14 +68,14 @@ pub(crate) async fn run(
     let graph = source(graph, file)?
         .ok_or_else(|| Problem::malformed("The request names neither graph nor file"))?;
     let spec = GraphRunSpec { graph, inputs, working_dir, checkpoint: options(checkpoint)? };
-    let created = app.engine().run_graph(&caller, spec).await?;
+    let created = Box::pin(app.engine().run_graph(&caller, spec)).await?;
     Ok(Reply::created(created.map(|created| SessionCreated::new(created.session_id, None, None))))
 }
 
 /// Resumes a graph: where it stood, or from a checkpoint, with keys of its memory set first.
 #[utoipa::path(post, path = "/sessions/{session_id}/graph/resume", operation_id = "resume_graph", tag = "graphs", request_body = Option<ResumeGraphRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same key, it is done once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 200, body = GraphResumed),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn resume(
@@ -99,7 +100,7 @@ pub(crate) async fn resume(
     })))
 }
 
-/// The graph that a session runs: its nodes and edges, and how far each came.
+/// Returns the graph that a session runs: its nodes and edges with their progress.
 #[utoipa::path(get, path = "/sessions/{session_id}/graph", operation_id = "show_graph", tag = "graphs",
     params(("session_id" = String, Path, description = "The session's id"), GraphQuery),
     responses((status = 200, body = GraphView),
@@ -128,6 +129,41 @@ pub(crate) async fn timeline(
     let session = SessionId::from_user(&session)?;
     let entries = wire(&app.engine().timeline(&session).await?)?;
     Ok(Json(GraphTimeline { session_id: session, entries }))
+}
+
+/// The files that the nodes of a graph left.
+#[utoipa::path(get, path = "/sessions/{session_id}/artifacts", operation_id = "list_artifacts", tag = "graphs",
+    params(("session_id" = String, Path, description = "The session's id"), ArtifactQuery),
+    responses((status = 200, body = ArtifactList),
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
+pub(crate) async fn artifacts(
+    State(app): State<App>,
+    _reader: Reader,
+    Path(session): Path<String>,
+    Params(query): Params<ArtifactQuery>,
+) -> Result<Json<ArtifactList>> {
+    let session_id = SessionId::from_user(&session)?;
+    let artifacts = wire(&app.engine().artifacts(&session_id, query.node.as_deref()).await?)?;
+    Ok(Json(ArtifactList { session_id, artifacts }))
+}
+
+/// A file that a node left, byte for byte.
+#[utoipa::path(get, path = "/sessions/{session_id}/artifacts/{name}", operation_id = "read_artifact", tag = "graphs",
+    params(("session_id" = String, Path, description = "The session's id"),
+        ("name" = String, Path, description = "The file's name")),
+    responses((status = 200, body = String, content_type = "application/octet-stream"),
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
+pub(crate) async fn artifact(
+    State(app): State<App>,
+    _reader: Reader,
+    Path((session, name)): Path<(String, String)>,
+) -> Result<Response> {
+    let bytes = app.engine().artifact(&SessionId::from_user(&session)?, &name).await?;
+    // Whatever is in it: a browser must not take it for a page of ours.
+    let kind = HeaderValue::from_static("application/octet-stream");
+    let saved = HeaderValue::from_static("attachment");
+    let headers = [(header::CONTENT_TYPE, kind), (header::CONTENT_DISPOSITION, saved)];
+    Ok((headers, bytes).into_response())
 }
 
 /// The checkpoints of a session, newest first.
@@ -176,7 +212,7 @@ pub(crate) async fn inspect(
     Ok(Json(wire(&app.engine().checkpoint(&session, &checkpoint, include_memory).await?)?))
 }
 
-/// Deletes a checkpoint. One that a lineage, a wait or a resume begins with is refused.
+/// Deletes a checkpoint. Refused for one that a lineage, a wait or a resume needs.
 #[utoipa::path(delete, path = "/sessions/{session_id}/checkpoints/{checkpoint_id}", operation_id = "delete_checkpoint", tag = "graphs",
     params(("session_id" = String, Path, description = "The session's id"),
         ("checkpoint_id" = String, Path, description = "The checkpoint's id, or the beginning or end of it")),
@@ -192,7 +228,7 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Prunes old checkpoints. What a lineage, a wait or a resume begins with stays.
+/// Prunes old checkpoints. Checkpoints that a lineage, a wait or a resume needs are kept.
 #[utoipa::path(post, path = "/sessions/{session_id}/checkpoints/prune", operation_id = "prune_checkpoints", tag = "graphs", request_body = Option<PruneCheckpointsRequest>,
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = CheckpointsPruned),

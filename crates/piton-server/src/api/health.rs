@@ -25,14 +25,14 @@ const CHECK_EVERY: Duration = Duration::from_secs(2);
 /// Sessions that are looked at at a time.
 const PAGE_SESSIONS: usize = 256;
 
-/// Whether the server is there. Needs no token and tells nothing else.
+/// Reports that the server runs. Needs no token and returns nothing else.
 #[utoipa::path(get, path = "/health", tag = "server", security(()),
     responses((status = 200, body = Health)))]
 pub(crate) async fn health() -> Json<Health> {
     Json(Health::ok())
 }
 
-/// Whether the server takes work. Needs no token and tells nothing else.
+/// Reports whether the server accepts work. Needs no token and returns nothing else.
 #[utoipa::path(get, path = "/ready", tag = "server", security(()), responses(
     (status = 200, body = Health),
     (status = 503, body = Document, content_type = "application/problem+json"),
@@ -73,8 +73,8 @@ impl Readiness {
     }
 }
 
-/// Reads the server's settings again. Those that need a restart are named; if one is invalid, all stay as
-/// they were.
+/// Reloads the server's settings. The response names those that need a restart; if one is invalid, no
+/// setting changes.
 #[utoipa::path(post, path = "/reload", tag = "server", responses(
     (status = 200, body = Reloaded),
     (status = "4XX", body = Document, content_type = "application/problem+json"),
@@ -92,8 +92,8 @@ pub(crate) async fn reload(
     reload.reload().map(Json).map_err(failed)
 }
 
-/// Looks at what the server stands on: data folder, store, key, agents, and what could end agents that
-/// are at work. Changes nothing.
+/// Checks the installation: data folder, store, key, agents, and what could end running agents.
+/// Changes nothing.
 #[utoipa::path(get, path = "/doctor", operation_id = "examine", tag = "server", responses(
     (status = 200, body = Examination),
     (status = "4XX", body = Document, content_type = "application/problem+json"),

@@ -22,7 +22,7 @@ use crate::problem::{Problem, Result};
 /// Prompts a session: a new run begins, or the prompt is queued while a run is open.
 #[utoipa::path(post, path = "/sessions/{session_id}/messages", tag = "sessions", request_body = PromptRequest,
     params(("session_id" = String, Path, description = "The session's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is said once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 202, body = PromptAccepted),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn prompt(
@@ -65,7 +65,7 @@ fn unknown_choice(if_busy: &WireIfBusy) -> String {
 /// Queues a prompt while a run is open; otherwise the prompt starts a run.
 #[utoipa::path(post, path = "/sessions/{session_id}/queue", operation_id = "queue_prompt", tag = "queue", request_body = QueueRequest,
     params(("session_id" = String, Path, description = "The session's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is queued once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 202, body = PromptAccepted),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn add(
@@ -142,7 +142,7 @@ pub(crate) async fn show(
 #[utoipa::path(patch, path = "/sessions/{session_id}/queue/{message_id}", operation_id = "edit_queued_prompt", tag = "queue", request_body = QueueEdit,
     params(("session_id" = String, Path, description = "The session's id"),
         ("message_id" = String, Path, description = "The prompt's message id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 200, body = QueueChanged),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn edit(
@@ -183,11 +183,11 @@ fn changed_queue(changed: AffectedQueue) -> QueueChanged {
     QueueChanged { session_id: changed.session_id, message_id }
 }
 
-/// Takes a queued prompt out: it is not delivered.
+/// Removes a queued prompt: it is not delivered.
 #[utoipa::path(delete, path = "/sessions/{session_id}/queue/{message_id}", operation_id = "remove_queued_prompt", tag = "queue",
     params(("session_id" = String, Path, description = "The session's id"),
         ("message_id" = String, Path, description = "The prompt's message id"), QueueRemoval,
-        ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 200, body = QueueChanged),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn remove(
@@ -211,10 +211,10 @@ pub(crate) async fn remove_now(
     Ok(removed.map(changed_queue))
 }
 
-/// Has the prompts delivered that an interruption, a failure or a cancellation held.
+/// Delivers the prompts that an interruption, a failure or a cancellation held.
 #[utoipa::path(post, path = "/sessions/{session_id}/queue/release", operation_id = "release_queue", tag = "queue",
     params(("session_id" = String, Path, description = "The session's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 200, body = QueueChanged),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn release(

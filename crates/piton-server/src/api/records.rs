@@ -4,16 +4,15 @@ use axum::Json;
 use axum::extract::State;
 use piton_api::problem::Problem as Document;
 use piton_api::record::{
-    BootstrapQuery, Message, MessagePage, MessageQuery, RecordPage, RecordQuery, SessionBootstrap,
-    Verification,
+    BootstrapQuery, FlatRecord, Lineage, Message, MessagePage, MessageQuery, RecordPage,
+    RecordQuery, SessionBootstrap, Verification,
 };
 use piton_core::id::SessionId;
 use piton_core::status::Name;
 use piton_core::turns::is_live;
 use piton_core::{Code, Record, Seq, conversation};
-use piton_runtime::ConversationPage;
+use piton_runtime::{Abandoned, ConversationPage};
 use piton_store::Detail;
-use serde_json::Value;
 
 use super::{queue, status, store, tasks};
 use crate::app::App;
@@ -63,11 +62,11 @@ pub(crate) async fn records(
 ) -> Result<Json<RecordPage>> {
     let session = SessionId::from_user(&session)?;
     let (records, next) = window(&app, &session, &wanted).await?;
-    Ok(Json(RecordPage { records: flat(&session, &records)?, next }))
+    Ok(Json(RecordPage { records: flat(&session, &records, |record| record.try_into())?, next }))
 }
 
-/// A page of what no session's log tells of: who was let in and by whom, what was done, what was
-/// refused, which sessions left. Digests, and what was answered, are left out.
+/// Reads the audit log: access tokens, actions, refusals, deleted and archived sessions. Digests and
+/// kept responses are left out.
 #[utoipa::path(get, path = "/audit", tag = "access", params(RecordQuery),
     responses((status = 200, body = RecordPage),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
@@ -81,16 +80,22 @@ pub(crate) async fn audit(
         return Ok(Json(RecordPage { records: Vec::new(), next: None }));
     }
     let (records, next) = window(&app, &metadata, &wanted).await?;
-    let mut records = flat(&metadata, &records)?;
-    for record in records.iter_mut().filter_map(Value::as_object_mut) {
-        record.retain(|name, _| !["hash", "key", "digest", "response"].contains(&name.as_str()));
-    }
+    let without_secrets = |record: &Record| {
+        let mut fields = record.to_flat()?;
+        fields.retain(|name, _| !["hash", "key", "digest", "response"].contains(&name.as_str()));
+        fields.try_into()
+    };
+    let records = flat(&metadata, &records, without_secrets)?;
     Ok(Json(RecordPage { records, next }))
 }
 
-fn flat(session: &SessionId, records: &[Record]) -> Result<Vec<Value>> {
+fn flat(
+    session: &SessionId,
+    records: &[Record],
+    read: impl Fn(&Record) -> Result<FlatRecord, piton_core::record::Error>,
+) -> Result<Vec<FlatRecord>> {
     let flat = |record: &Record| {
-        record.to_flat().map(Value::Object).map_err(|error| {
+        read(record).map_err(|error| {
             Problem::from(piton_store::Error::RecordDamaged {
                 session: session.clone(),
                 seq: record.seq,
@@ -114,7 +119,8 @@ pub(crate) async fn messages(
     Params(wanted): Params<MessageQuery>,
 ) -> Result<Json<MessagePage>> {
     let session = SessionId::from_user(&session)?;
-    let MessageQuery { after, before, limit } = wanted;
+    let MessageQuery { after, before, limit, abandoned } = wanted;
+    let abandoned = shown(abandoned);
     if let Some(before) = before {
         if after.is_some() {
             return Err(Problem::malformed("Name after or before, not both"));
@@ -122,24 +128,30 @@ pub(crate) async fn messages(
         let limit = checked(limit, MESSAGES_DEFAULT)?;
         let state = app.handle().state(&session).await?;
         let view = app.handle().view();
-        let page = view.conversation_before(&session, &state, before, limit).await?;
+        let page = view.conversation_before(&session, &state, before, limit, abandoned).await?;
         let (messages, before) = spelled(page);
         return Ok(Json(MessagePage { messages, next: None, before }));
     }
     let (mut records, next) = window(&app, &session, &RecordQuery { after, limit }).await?;
     let state = app.handle().state(&session).await?;
-    // What a rewind left behind is not part of the conversation.
     let segments = state.turns.live_segments(state.last_seq);
-    records.retain(|record| is_live(segments.as_deref(), record.seq));
+    if abandoned == Abandoned::Hidden {
+        records.retain(|record| is_live(segments.as_deref(), record.seq));
+    }
     let status = app.handle().view().status(&state.facts).name;
     let at_work = matches!(status, Name::Running | Name::Waiting);
     let live = state.facts.run.as_ref().filter(|_| at_work).map(|run| &run.run_id);
-    let items = conversation::build(&records, live).map_err(|error| {
+    let mut items = conversation::build(&records, live).map_err(|error| {
         let (seq, source): (_, piton_store::Cause) = (state.last_seq, std::sync::Arc::new(error));
         piton_store::Error::RecordDamaged { session, seq, source: Some(source) }
     })?;
+    conversation::mark_abandoned(&mut items, segments.as_deref());
     let messages = items.into_iter().map(Message::from).collect();
     Ok(Json(MessagePage { messages, next, before: None }))
+}
+
+fn shown(abandoned: Option<bool>) -> Abandoned {
+    if abandoned == Some(true) { Abandoned::Shown } else { Abandoned::Hidden }
 }
 
 fn spelled(page: ConversationPage) -> (Vec<Message>, Option<Seq>) {
@@ -164,7 +176,9 @@ pub(crate) async fn bootstrap(
     // One state for all: whatever comes later is an event.
     let state = &report.overview.state;
     let view = app.handle().view();
-    let page = view.conversation_before(&session, state, state.last_seq + 1, limit).await?;
+    let page = view
+        .conversation_before(&session, state, state.last_seq + 1, limit, shown(wanted.abandoned))
+        .await?;
     let queue = queue::list_of(app.engine().queue_of(&session, state).await?);
     let agent = view.agent_view(&session, state).await?.into();
     let task = match &report.overview.info.task_id {
@@ -177,7 +191,10 @@ pub(crate) async fn bootstrap(
     };
     let (messages, before) = spelled(page);
     let (status, last_seq) = (status::spelled(&report), state.last_seq);
-    Ok(Json(SessionBootstrap { status, task, messages, before, queue, agent, last_seq }))
+    let lineages = state.turns.lineages.starts().iter().map(Lineage::from).collect();
+    let bootstrap =
+        SessionBootstrap { status, task, messages, before, queue, agent, lineages, last_seq };
+    Ok(Json(bootstrap))
 }
 
 /// Checks every record of a session's log. Who may read the log may check it: the answer says less than

@@ -50,7 +50,7 @@ pub(crate) async fn checkpoints(
     }))
 }
 
-/// Goes back to a checkpoint: files, conversation, or both.
+/// Rewinds files, conversation, or both to a checkpoint.
 ///
 /// A safety snapshot of the files is taken first. Refused with `workspace_conflict` if files changed that
 /// the session did not change, and with `run_in_progress` while a run is open. What was said after the
@@ -58,7 +58,7 @@ pub(crate) async fn checkpoints(
 /// history up to the checkpoint.
 #[utoipa::path(post, path = "/sessions/{session_id}/rewind", operation_id = "rewind_session", tag = "rewind", request_body = Option<RewindRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same key, it is done once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 200, body = RewindResult),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn rewind(
@@ -82,10 +82,10 @@ pub(crate) async fn rewind(
     Ok(Reply::ok(spelled(app.engine().rewind(&caller, &session, spec).await?)))
 }
 
-/// Undoes the last rewind, if no turn has begun since. Undone again, the rewind is there again.
+/// Undoes the last rewind, if no turn has begun since. A second undo restores the rewind.
 #[utoipa::path(post, path = "/sessions/{session_id}/undo", operation_id = "undo_rewind", tag = "rewind", request_body = Option<UndoRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same key, it is done once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 200, body = RewindResult),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn undo(

@@ -20,7 +20,7 @@ use piton_core::status::Name;
 use piton_runtime::{
     AffectedRun, Caller, Fulfilled, OpenedSession, ResumeSpec, SessionFilter, SessionSpec,
 };
-use piton_store::Cursor;
+use piton_store::{Cursor, CursorError};
 
 use super::{Reply, status, worktrees};
 use crate::app::App;
@@ -32,9 +32,9 @@ fn named_run(request: &RunRequest) -> Result<Option<RunId>> {
     Ok(request.run_id.as_deref().map(str::parse).transpose()?)
 }
 
-/// Makes a session, in a task or alone, and starts its agent.
+/// Creates a session, in a task or alone, and starts its agent.
 #[utoipa::path(post, path = "/sessions", operation_id = "create_session", tag = "sessions", request_body = NewSession,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is made once")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 201, body = SessionCreated),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn create(
@@ -67,7 +67,7 @@ pub(crate) async fn create_now(
     }))
 }
 
-/// A page of sessions, last active first.
+/// Lists sessions, last active first.
 #[utoipa::path(get, path = "/sessions", operation_id = "list_sessions", tag = "sessions", params(SessionQuery),
     responses((status = 200, body = SessionPage),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
@@ -87,7 +87,7 @@ pub(crate) async fn list_now(app: &App, query: &SessionQuery) -> Result<SessionP
         limit: query.limit,
     };
     let (listed, next) = app.engine().sessions(filter).await?;
-    let next = next.map(|next| format!("{}.{}", next.millis, next.session));
+    let next = next.as_ref().map(Cursor::to_string);
     Ok(SessionPage { sessions: listed.iter().map(status::summary).collect(), next })
 }
 
@@ -97,14 +97,10 @@ fn named(text: &str) -> Result<Name> {
 }
 
 fn cursor(text: &str) -> Result<Cursor> {
-    let parse = || {
-        let (millis, session) = text.split_once('.')?;
-        Some(Cursor { millis: millis.parse().ok()?, session: session.parse().ok()? })
-    };
-    parse().ok_or_else(|| Problem::new(Code::CursorInvalid, "This is no place in the list"))
+    text.parse().map_err(|error: CursorError| Problem::new(Code::CursorInvalid, error.to_string()))
 }
 
-/// Where a session stands.
+/// Returns the status of a session.
 #[utoipa::path(get, path = "/sessions/{session_id}", operation_id = "show_session", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = SessionStatus),
@@ -117,7 +113,7 @@ pub(crate) async fn show(
     Ok(Json(status::of(&app, &SessionId::from_user(&session)?).await?))
 }
 
-/// A session's status, under its older name.
+/// Returns the status of a session; the same as `GET /sessions/{session_id}`.
 #[utoipa::path(get, path = "/sessions/{session_id}/status", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = SessionStatus),
@@ -161,7 +157,7 @@ fn context(choice: Option<ContextChoice>) -> StartContext {
 /// the request or the setting asks for it. Answers when it is known what became of the start.
 #[utoipa::path(post, path = "/sessions/{session_id}/resume", tag = "sessions", request_body = Option<ResumeRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 200, body = SessionRun), (status = 202, body = SessionRun, description = "The agent still starts"),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn resume(
@@ -184,10 +180,10 @@ pub(crate) async fn resume_now(
     Ok(about(app.engine().resume(caller, &session, how).await?))
 }
 
-/// Starts the session's agent if it does not run; what was interrupted stays so.
+/// Starts the session's agent if it does not run; an interrupted run stays interrupted.
 #[utoipa::path(post, path = "/sessions/{session_id}/start", tag = "sessions", request_body = Option<StartRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 200, body = SessionRun), (status = 202, body = SessionRun, description = "The agent still starts"),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn start(
@@ -239,7 +235,7 @@ pub(crate) async fn open_now(app: &App, session: &str) -> Result<SessionStatus> 
 /// Pauses a run: stops its turn until the run is resumed.
 #[utoipa::path(post, path = "/sessions/{session_id}/pause", tag = "sessions", request_body = Option<RunRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 200, body = SessionRun),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn pause(
@@ -261,10 +257,10 @@ pub(crate) async fn pause_now(
     Ok(about(app.engine().pause(caller, &session, named_run(of)?).await?))
 }
 
-/// Ends the run.
+/// Cancels the run.
 #[utoipa::path(post, path = "/sessions/{session_id}/cancel", tag = "sessions", request_body = Option<RunRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 200, body = SessionRun),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn cancel(
@@ -286,10 +282,10 @@ pub(crate) async fn cancel_now(
     Ok(about(app.engine().cancel(caller, &session, named_run(of)?).await?))
 }
 
-/// Leaves an interrupted run as it is.
+/// Marks an interrupted run as handled, without resuming it.
 #[utoipa::path(post, path = "/sessions/{session_id}/dismiss", tag = "sessions", request_body = Option<RunRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 200, body = SessionRun),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn dismiss(
@@ -315,7 +311,7 @@ pub(crate) async fn dismiss_now(
 /// while a run is open.
 #[utoipa::path(post, path = "/sessions/{session_id}/stop", operation_id = "stop_agent", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same key, it is done once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 200, body = SessionRun),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn stop(
@@ -335,11 +331,11 @@ pub(crate) async fn stop_now(
     Ok(about(app.engine().stop_agent(caller, &session).await?))
 }
 
-/// Gives an executor up that does not respond: its run is interrupted, and another agent may be
-/// started. Should the executor return, its agent is ended.
+/// Abandons an executor that does not respond: interrupts its run, so that another agent can be
+/// started. If the executor returns, its agent is ended.
 #[utoipa::path(post, path = "/sessions/{session_id}/abandon", operation_id = "abandon_executor", tag = "sessions", request_body = Option<AbandonRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same key, it is done once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 200, body = SessionRun),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn abandon(
@@ -365,7 +361,7 @@ pub(crate) async fn abandon_now(
 /// Closes a session: it can be read, but not resumed.
 #[utoipa::path(post, path = "/sessions/{session_id}/close", tag = "sessions", request_body = Option<CloseRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is done once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 200, body = SessionRun),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn close(
@@ -397,7 +393,7 @@ pub(crate) async fn close_now(
 /// Renames a session, also a closed one.
 #[utoipa::path(patch, path = "/sessions/{session_id}", operation_id = "rename_session", tag = "sessions", request_body = RenameRequest,
     params(("session_id" = String, Path, description = "The session's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same key, it is done once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 200, body = SessionRun),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn rename(
@@ -419,10 +415,10 @@ pub(crate) async fn rename_now(
     Ok(about(app.engine().rename(caller, &session, rename.title).await?))
 }
 
-/// Gives a session an agent whose log names none: one that another program began.
+/// Assigns an agent to a session that has none: a log that another program began.
 #[utoipa::path(put, path = "/sessions/{session_id}/agent", operation_id = "assign_agent", tag = "sessions", request_body = AgentRequest,
     params(("session_id" = String, Path, description = "The session's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same key, it is done once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 200, body = SessionRun),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn assign_agent(
@@ -436,7 +432,7 @@ pub(crate) async fn assign_agent(
     Ok(Reply::ok(about(assigned)))
 }
 
-/// Deletes a session's log. What is still at work in it keeps it, unless it is forced.
+/// Deletes a session's log. Refused while something runs in the session, unless forced.
 #[utoipa::path(delete, path = "/sessions/{session_id}", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id"), DeleteQuery),
     responses((status = 204), (status = 200, body = SessionDeleted, description = "It had a worktree"),

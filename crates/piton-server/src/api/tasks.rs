@@ -19,9 +19,9 @@ use crate::app::App;
 use crate::extract::{Administrator, Body, Controller, Params, Path, Reader};
 use crate::problem::{Problem, Result};
 
-/// Makes a task.
+/// Creates a task.
 #[utoipa::path(post, path = "/tasks", operation_id = "create_task", tag = "tasks", request_body = NewTask,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is made once")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 201, body = TaskCreated),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn create(
@@ -61,13 +61,13 @@ pub(crate) async fn show(
     Ok(Json(view(app.engine().task(&task.parse()?).await?)))
 }
 
-/// Gives a task another title, closes it, or reopens it.
+/// Renames, closes or reopens a task.
 ///
 /// A closed task's state is its outcome, whatever its sessions do; they stay as they are, and new ones
 /// are refused. A reopened task's state follows from its sessions again.
 #[utoipa::path(patch, path = "/tasks/{task_id}", operation_id = "update_task", tag = "tasks", request_body = TaskUpdate,
     params(("task_id" = String, Path, description = "The task's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same key, it is done once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 200, body = TaskChanged),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn update(
@@ -103,10 +103,10 @@ pub(crate) async fn update_now(
     Ok(changed.map(|changed| TaskChanged { task_id: changed.task_id }))
 }
 
-/// Deletes a task. Its sessions stay; while some are not closed the task is kept, unless it is forced.
+/// Deletes a task. Its sessions stay. Refused while a session is open, unless forced.
 #[utoipa::path(delete, path = "/tasks/{task_id}", operation_id = "delete_task", tag = "tasks",
     params(("task_id" = String, Path, description = "The task's id"), TaskDeleteQuery,
-        ("Idempotency-Key" = Option<String>, Header, description = "Sent again under the same key, it is done once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 204),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn delete(

@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::extract::{Content, Controller, OptionalBody, Params, Path, Reader};
 use crate::problem::{Problem, Result};
 
-/// What is in a folder of the workspace.
+/// Lists a folder of the workspace.
 #[utoipa::path(get, path = "/sessions/{session_id}/files", tag = "workspace",
     params(("session_id" = String, Path, description = "The session's id"), FolderQuery),
     responses((status = 200, body = FileList),
@@ -82,7 +82,7 @@ pub(crate) async fn write_file(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// What git says has changed in the workspace.
+/// Returns the git status of the workspace.
 #[utoipa::path(get, path = "/sessions/{session_id}/git/status", tag = "workspace",
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = GitStatus),
@@ -104,7 +104,7 @@ pub(crate) async fn git_status(
     }))
 }
 
-/// How it has changed, as a patch.
+/// Returns the changes in the workspace as a patch.
 #[utoipa::path(get, path = "/sessions/{session_id}/git/diff", tag = "workspace",
     params(("session_id" = String, Path, description = "The session's id"), DiffQuery),
     responses((status = 200, body = GitDiff),
@@ -128,7 +128,7 @@ pub(crate) async fn git_diff(
     Ok(Json(GitDiff { diff: diff.diff, truncated: diff.truncated }))
 }
 
-/// The last commits.
+/// Lists the latest commits.
 #[utoipa::path(get, path = "/sessions/{session_id}/git/log", tag = "workspace",
     params(("session_id" = String, Path, description = "The session's id"), LogQuery),
     responses((status = 200, body = GitLog),
@@ -157,7 +157,7 @@ pub(crate) async fn git_log(
 /// Opens a shell in the workspace; its socket shows it.
 #[utoipa::path(post, path = "/sessions/{session_id}/shells", tag = "workspace", request_body = Option<NewShellRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Asked again under the same key, it is opened once")),
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 201, body = Shell),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
 pub(crate) async fn open_shell(

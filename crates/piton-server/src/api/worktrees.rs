@@ -58,7 +58,7 @@ pub(crate) async fn clean_up(
     }))
 }
 
-/// Makes a worktree again that was removed, from its branch; one that is there stays as it is.
+/// Recreates a removed worktree from its branch; an existing one stays as it is.
 #[utoipa::path(post, path = "/sessions/{session_id}/worktree", tag = "worktrees",
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = Worktree),

@@ -47,7 +47,7 @@ impl Endpoint {
     pub fn new(url: &str, token: Option<String>) -> Result<Self, EndpointError> {
         let uri: Uri = url.parse().map_err(|_| EndpointError)?;
         let is_known = matches!(uri.scheme_str(), Some("http" | "https"));
-        // A name and a password in the address would be sent to nobody.
+        // A name and a password in the address are never sent.
         let is_plain = uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));
         let is_header = token.as_deref().is_none_or(|t| header::HeaderValue::from_str(t).is_ok());
         if is_known && is_plain && is_header { Ok(Self { uri, token }) } else { Err(EndpointError) }

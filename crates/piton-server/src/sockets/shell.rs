@@ -181,7 +181,7 @@ async fn type_in(mut keyboard: ShellKeyboard, mut typed: mpsc::Receiver<Typed>) 
             Typed::Resize(Resize { cols, rows }) => keyboard.resize(cols, rows).await,
         };
         if let Err(error) = done {
-            tracing::debug!(code = %error.code(), %error, "a shell takes nothing");
+            tracing::debug!(code = %error.code(), %error, "a shell takes no input");
             // If it has ended, that is what is to be told.
             return tokio::time::sleep(CLOSE_WAIT).await;
         }

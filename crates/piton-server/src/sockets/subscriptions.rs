@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::extract::ws::Message;
 use bytes::Bytes;
+use piton_api::socket_event::{SocketEvent, TaskListing, TasksUnsubscribed, Unsubscribed};
 use piton_core::id::SessionId;
 use piton_core::{Code, Seq};
 use piton_runtime::broadcast::{IndexEvent, IndexReader, TaskSummary};
@@ -138,8 +139,8 @@ impl Subscriptions {
             json!({})
         } else {
             match index.next().await {
-                Some(IndexEvent::Listing { tasks, .. }) => task_listing(&tasks)?,
-                _ => task_listing(&[])?,
+                Some(IndexEvent::Listing { tasks, .. }) => to_value(&task_listing(&tasks))?,
+                _ => to_value(&task_listing(&[]))?,
             }
         };
         let answered = methods::answer(id, &result, false);
@@ -209,9 +210,8 @@ async fn send(
     let session = log.owner().session.clone();
     // The log is gone, or cannot be read: a listener must not believe that nothing happens.
     line.subscriptions.forget(&session, &stop);
-    let error = to_value(&problem.document()).unwrap_or_default();
-    let payload = json!({"session_id": session.to_string(), "error": error});
-    let ended = json!({"event": "session.unsubscribed", "payload": payload}).to_string();
+    let ended = Unsubscribed { session_id: session, error: problem.document() };
+    let ended = frames::message(&SocketEvent::Unsubscribed(ended.into()));
     // The socket may be closed meanwhile.
     let _ = line.out.send(Message::text(ended)).await;
 }
@@ -233,7 +233,7 @@ async fn send_index(
         let messages = event.map_or_else(
             || {
                 line.subscriptions.lock_tasks().take();
-                vec![json!({"event": "tasks.unsubscribed", "payload": {}}).to_string()]
+                vec![frames::message(&SocketEvent::TasksUnsubscribed(TasksUnsubscribed {}))]
             },
             index::messages,
         );
@@ -253,9 +253,8 @@ async fn send_index(
     }
 }
 
-fn task_listing(listed: &[TaskSummary]) -> Result<Value> {
-    let tasks: Vec<_> = listed.iter().map(tasks::summary).collect();
-    Ok(json!({"tasks": to_value(&tasks)?}))
+fn task_listing(listed: &[TaskSummary]) -> TaskListing {
+    TaskListing { tasks: listed.iter().map(tasks::summary).collect() }
 }
 
 async fn send_tasks(
@@ -270,25 +269,26 @@ async fn send_tasks(
             () = stop.cancelled() => return,
             event = index.next() => event,
         };
-        let (event, payload) = match event {
+        let is_over = event.is_none();
+        let event = match event {
             Some(IndexEvent::Task(event)) => index::task_event(event),
             // It fell behind: this replaces all that it knows.
             Some(IndexEvent::Listing { tasks, .. }) => {
-                ("task.listing", task_listing(&tasks).unwrap_or_default())
+                SocketEvent::TaskListing(task_listing(&tasks))
             }
             Some(IndexEvent::Changed(_) | IndexEvent::Removed(_)) => continue,
             None => {
                 line.subscriptions.lock_tasks().take();
-                ("tasks.unsubscribed", json!({}))
+                SocketEvent::TasksUnsubscribed(TasksUnsubscribed {})
             }
         };
         subscriber.delivered(1);
-        let message = Message::text(json!({"event": event, "payload": payload}).to_string());
+        let message = Message::text(frames::message(&event));
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
             sent = line.out.send(message) => {
-                if sent.is_err() || event == "tasks.unsubscribed" { return }
+                if sent.is_err() || is_over { return }
             }
         }
     }

@@ -1,50 +1,47 @@
 //! Which events a record is. A pure function of the log: every reader of a record, whenever and from
 //! wherever it reads, is given the same.
 
-use piton_api::enums::SessionState;
+use piton_api::enums::{SessionState, StatusName};
+use piton_api::record::FlatRecord;
+use piton_api::socket_event::{
+    AgentConfigured, AgentText, AgentUpdated, AgentctlError, AgentctlReady, AgentctlStarting,
+    EventOrigin, MessageAdded, MessageCompleted, MessageRole, MessageUpdated, RecordEvent,
+    SocketEvent, StateChanged, UserMessage,
+};
 use piton_core::event::Event;
-use piton_core::id::TaskId;
 use piton_core::reason::Reason;
-use piton_core::spool::Channel;
 use piton_core::status::Name;
 use piton_core::trail::{Derived, Transition};
 use piton_core::{PromptContent, Record};
 use piton_runtime::broadcast::{Entry, Owner};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 /// The record that says what the status was.
 const STATUS_DERIVED: &str = "status.derived";
 
-/// An event on its way to a client.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Frame {
-    pub(crate) event: &'static str,
-    pub(crate) payload: Map<String, Value>,
-}
-
-impl Frame {
-    pub(crate) fn text(self) -> String {
-        json!({"event": self.event, "payload": self.payload}).to_string()
-    }
-}
-
 /// The events that a record is, in order: at least one, and all but the last say that there is `more`
 /// of the same record.
-pub(crate) fn translate(owner: &Owner, entry: &Entry) -> Vec<Frame> {
-    let mut all: Vec<Frame> = state_changed(owner, entry).into_iter().collect();
-    if &*entry.record.kind != STATUS_DERIVED {
-        if let Some(changed) = all.last_mut() {
-            changed.payload.insert("more".into(), true.into());
-        }
-        // A header that cannot be read: the record is shown as it is.
-        let event = entry.record.event().ok();
-        all.push(Translating { owner, record: &entry.record }.own(event.as_ref()));
+pub(crate) fn translate(owner: &Owner, entry: &Entry) -> Vec<SocketEvent> {
+    let changed = state_changed(owner, entry);
+    if &*entry.record.kind == STATUS_DERIVED {
+        return changed
+            .into_iter()
+            .map(|changed| SocketEvent::StateChanged(changed.into()))
+            .collect();
     }
-    all
+    let changed = changed.map(|changed| StateChanged { more: true, ..changed });
+    // A header that cannot be read: the record is shown as it is.
+    let event = entry.record.event().ok();
+    let own = Translating { owner, record: &entry.record }.own(event);
+    changed
+        .map(|changed| SocketEvent::StateChanged(changed.into()))
+        .into_iter()
+        .chain([own])
+        .collect()
 }
 
 /// That the derived status is another one since a record, or that a record says what it is.
-pub(crate) fn state_changed(owner: &Owner, entry: &Entry) -> Option<Frame> {
+pub(crate) fn state_changed(owner: &Owner, entry: &Entry) -> Option<StateChanged> {
     let Entry { record, transition: Transition { before, after } } = entry;
     let translating = Translating { owner, record };
     if &*record.kind == STATUS_DERIVED
@@ -65,22 +62,21 @@ struct Translating<'a> {
 }
 
 impl Translating<'_> {
-    fn payload(&self) -> Map<String, Value> {
+    fn origin(&self) -> EventOrigin {
         let (Owner { session, task }, record) = (self.owner, self.record);
-        let mut payload = Map::new();
-        payload.insert("session_id".into(), session.as_str().into());
-        payload.insert("task_id".into(), task.as_ref().map(TaskId::as_str).into());
-        payload.insert("seq".into(), record.seq.into());
-        payload.insert("ts".into(), record.ts.to_string().into());
-        payload
+        EventOrigin {
+            session_id: session.clone(),
+            task_id: task.clone(),
+            seq: record.seq,
+            ts: record.ts,
+        }
     }
 
-    fn frame(&self, event: &'static str, fields: Value) -> Frame {
-        let mut payload = self.payload();
-        if let Value::Object(fields) = fields {
-            payload.extend(fields);
+    fn text(&self, field: &str) -> Option<String> {
+        match self.record.content_field(field)? {
+            Value::String(text) => Some(text),
+            _ => None,
         }
-        Frame { event, payload }
     }
 
     fn changed(
@@ -89,115 +85,119 @@ impl Translating<'_> {
         status: &str,
         name: Option<Name>,
         reason: Option<Reason>,
-    ) -> Frame {
-        let fields = json!({
-            "old_state": SessionState::from(old.name.wire()),
-            "new_state": name.map(|name| SessionState::from(name.wire())),
-            "old_status": old.name.as_str(),
-            "status": status,
-            "reason": reason.map(Reason::as_str),
-            "sentence": reason.map(Reason::sentence),
-        });
-        self.frame("session.state_changed", fields)
+    ) -> StateChanged {
+        StateChanged {
+            origin: self.origin(),
+            old_state: SessionState::from(old.name.wire()),
+            new_state: name.map(|name| SessionState::from(name.wire())),
+            old_status: old.name.into(),
+            status: name.map_or_else(|| StatusName::Other(status.into()), Into::into),
+            reason: reason.map(Into::into),
+            sentence: reason.map(|reason| reason.sentence().to_owned()),
+            more: false,
+        }
     }
 
     /// What a record is beside a change of the state.
-    fn own(&self, event: Option<&Event>) -> Frame {
-        let record = self.record;
-        let content = |name: &str| record.content_field(name);
+    fn own(&self, event: Option<Event>) -> SocketEvent {
+        let (record, origin) = (self.record, self.origin());
         match event {
-            Some(Event::ExecutorStarting(e)) => {
-                let fields = json!({"agent_execution_id": e.execution_id, "runtime": e.runtime});
-                self.frame("session.agentctl_starting", fields)
-            }
-            Some(Event::ExecutorReady(e)) => {
-                let fields = json!({"agent_execution_id": e.execution_id});
-                self.frame("session.agentctl_ready", fields)
-            }
+            Some(Event::ExecutorStarting(e)) => SocketEvent::AgentctlStarting(AgentctlStarting {
+                origin,
+                agent_execution_id: e.execution_id,
+                runtime: e.runtime,
+            }),
+            Some(Event::ExecutorReady(e)) => SocketEvent::AgentctlReady(AgentctlReady {
+                origin,
+                agent_execution_id: e.execution_id,
+            }),
             Some(Event::ExecutorError(e)) => {
-                let fields = json!({
-                    "agent_execution_id": e.execution_id,
-                    "code": e.code,
-                    "reason": e.reason.map(Reason::as_str),
-                    "message": content("message"),
-                });
-                self.frame("session.agentctl_error", fields)
+                let error = AgentctlError {
+                    origin,
+                    agent_execution_id: e.execution_id,
+                    code: e.code.map(Into::into),
+                    reason: e.reason.map(Into::into),
+                    message: self.text("message"),
+                };
+                SocketEvent::AgentctlError(error.into())
             }
             Some(Event::ExecutorUnreachable(e)) => {
-                let fields = json!({
-                    "agent_execution_id": e.execution_id,
-                    "code": e.code,
-                    "reason": Reason::ExecutorUnreachable.as_str(),
-                    "message": content("message"),
-                });
-                self.frame("session.agentctl_error", fields)
+                let error = AgentctlError {
+                    origin,
+                    agent_execution_id: e.execution_id,
+                    code: e.code.map(Into::into),
+                    reason: Some(Reason::ExecutorUnreachable.into()),
+                    message: self.text("message"),
+                };
+                SocketEvent::AgentctlError(error.into())
             }
             Some(Event::AgentUpdated(e)) => {
-                let mut fields = json!({
-                    "agent_execution_id": e.execution_id,
-                    "run_id": e.run_id,
-                    "what": e.what,
-                    "update": content("update"),
-                });
-                if e.truncated {
-                    fields["truncated"] = true.into();
-                }
-                self.frame("session.agent_updated", fields)
+                let updated = AgentUpdated {
+                    origin,
+                    agent_execution_id: e.execution_id,
+                    run_id: e.run_id,
+                    what: e.what,
+                    update: record.content_field("update"),
+                    truncated: e.truncated,
+                };
+                SocketEvent::AgentUpdated(updated.into())
             }
             Some(Event::AgentConfigured(e)) => {
-                self.frame("session.agent_configured", json!({"chosen": e.choice}))
+                let configured = AgentConfigured { origin, chosen: e.choice.into() };
+                SocketEvent::AgentConfigured(configured.into())
             }
             Some(Event::MessageUser(e)) => {
                 let said = PromptContent::of(record, "content");
-                let mut fields = json!({
-                    "message_id": e.message_id,
-                    "run_id": e.run_id,
-                    "role": "user",
-                    "offset": 0,
-                    "text": said.map(|said| said.text()),
-                    "complete": true,
-                });
                 // Text alone is all there is to say of it.
-                if let Some(blocks @ Value::Array(_)) = content("content") {
-                    fields["content"] = blocks;
-                }
-                self.frame("session.message.added", fields)
+                let blocks = record.content_field("content").filter(Value::is_array);
+                let message = UserMessage {
+                    origin,
+                    message_id: e.message_id,
+                    run_id: e.run_id,
+                    role: MessageRole::User,
+                    offset: 0,
+                    text: said.map(|said| said.text()),
+                    complete: true,
+                    content: blocks,
+                };
+                SocketEvent::MessageAdded(MessageAdded::User(message).into())
             }
             Some(Event::MessageDelta(e)) => {
-                let first = e.offset == 0;
-                let name = if first { "session.message.added" } else { "session.message.updated" };
-                let channel = match e.channel {
-                    Channel::Answer => "answer",
-                    Channel::Thought => "thought",
+                let is_first = e.offset == 0;
+                let text = AgentText {
+                    origin,
+                    message_id: e.message_id,
+                    run_id: e.run_id,
+                    role: MessageRole::Agent,
+                    channel: e.channel.into(),
+                    offset: e.offset,
+                    text: self.text("text"),
+                    complete: false,
                 };
-                let fields = json!({
-                    "message_id": e.message_id,
-                    "run_id": e.run_id,
-                    "role": "agent",
-                    "channel": channel,
-                    "offset": e.offset,
-                    "text": content("text"),
-                    "complete": false,
-                });
-                self.frame(name, fields)
+                if is_first {
+                    SocketEvent::MessageAdded(MessageAdded::Agent(text).into())
+                } else {
+                    SocketEvent::MessageUpdated(MessageUpdated::Agent(text).into())
+                }
             }
             Some(Event::MessageCompleted(e)) => {
-                let fields = json!({
-                    "message_id": e.message_id,
-                    "role": "agent",
-                    "offset": e.length,
-                    "text": "",
-                    "complete": true,
-                    "length": e.length,
-                    "hash": e.hash,
-                });
-                self.frame("session.message.updated", fields)
+                let completed = MessageCompleted {
+                    origin,
+                    message_id: e.message_id,
+                    role: MessageRole::Agent,
+                    offset: e.length,
+                    text: String::new(),
+                    complete: true,
+                    length: e.length,
+                    hash: e.hash,
+                };
+                SocketEvent::MessageUpdated(MessageUpdated::Completed(completed).into())
             }
             _ => {
                 // What cannot be shown still has its place: a reader must not see a gap.
-                let flat = record.to_flat().ok();
-                let fields = json!({"kind": record.kind, "record": flat});
-                self.frame("session.record", fields)
+                let kind = record.kind.to_string();
+                let event = RecordEvent { origin, kind, record: FlatRecord::try_from(record).ok() };
+                SocketEvent::Record(event.into())
             }
         }
     }
@@ -207,8 +207,24 @@ impl Translating<'_> {
 mod tests {
     use piton_core::Seq;
     use piton_core::trail::Trail;
+    use serde_json::{Map, json};
 
     use super::*;
+
+    /// An event as it is sent.
+    #[derive(Clone, Debug, PartialEq)]
+    struct Frame {
+        event: String,
+        payload: Map<String, Value>,
+    }
+
+    impl From<SocketEvent> for Frame {
+        fn from(event: SocketEvent) -> Self {
+            let sent = serde_json::to_value(event).unwrap();
+            let payload = sent["payload"].as_object().unwrap().clone();
+            Self { event: sent["event"].as_str().unwrap().to_owned(), payload }
+        }
+    }
 
     fn record(seq: Seq, flat: Value) -> Record {
         let Value::Object(mut flat) = flat else { panic!("{flat}") };
@@ -248,7 +264,7 @@ mod tests {
             let transition = trail.pass(record);
             Entry { record: record.clone(), transition }
         });
-        entries.flat_map(|entry| translate(&owner, &entry)).collect()
+        entries.flat_map(|entry| translate(&owner, &entry)).map(Frame::from).collect()
     }
 
     #[test]
@@ -256,7 +272,7 @@ mod tests {
         let frame = frame(&life(), trail(0));
         let names: Vec<(&str, u64)> = frame
             .iter()
-            .map(|frame| (frame.event, frame.payload["seq"].as_u64().unwrap()))
+            .map(|frame| (frame.event.as_str(), frame.payload["seq"].as_u64().unwrap()))
             .collect();
         assert_eq!(
             names,
@@ -324,6 +340,72 @@ mod tests {
         assert_eq!(of("session.agentctl_error", 12)["code"], "x");
         assert_eq!(of("session.record", 13)["record"]["anything"], 1);
         assert_eq!(of("session.state_changed", 14)["new_state"], "FAILED");
+    }
+
+    /// Kinds and shapes that a plain life has not: fields that are absent, content that is no string or
+    /// was taken out, codes and kinds of a newer program.
+    fn oddities() -> Vec<Record> {
+        let lines = [
+            json!({"kind": "session.created", "session_id": "s"}),
+            json!({"kind": "agent.updated", "execution_id": "e", "run_id": "r", "what": "plan",
+                   "truncated": true, "update": {"z": 1, "a": [null]}}),
+            json!({"kind": "agent.updated", "execution_id": "e", "what": "usage"}),
+            json!({"kind": "agent.configured", "mode": "plan", "options": {"b": true, "a": "x"}}),
+            json!({"kind": "message.user", "message_id": "m1", "run_id": "r1",
+                   "content": [{"type": "text", "text": "look"}, {"type": "resource_link", "uri": "u", "name": "n"}]}),
+            json!({"kind": "message.user", "message_id": "m2", "redacted": true}),
+            json!({"kind": "message.delta", "message_id": "m3", "run_id": "r1", "offset": 0, "length": 2,
+                   "channel": "thought", "text": "hm"}),
+            json!({"kind": "message.delta", "message_id": "m3", "offset": 2, "length": 2, "redacted": true}),
+            json!({"kind": "executor.error", "execution_id": "e", "reason": "launch_failed", "code": "of_tomorrow"}),
+            json!({"kind": "executor.unreachable", "execution_id": "e"}),
+            json!({"kind": "status.derived", "status": "of_tomorrow"}),
+            json!({"kind": "run.completed", "run_id": 7}),
+            json!({"kind": "of.tomorrow", "critical": true, "b": {"d": 1, "c": 2}, "a": "x"}),
+        ];
+        let record = |(seq, line): (Seq, Value)| {
+            let text = line.to_string();
+            // One that its kind does not allow is read as a store has it.
+            let damaged = |kind: &str| Record {
+                seq,
+                ts: "2026-02-21T10:01:10.000Z".parse().unwrap(),
+                kind: kind.into(),
+                header: text.clone().into(),
+                content: piton_core::record::Content::None,
+            };
+            match line["kind"].as_str() {
+                Some(kind @ "run.completed") => damaged(kind),
+                _ => record(seq, line),
+            }
+        };
+        (1..).zip(lines).map(record).collect()
+    }
+
+    /// Clients of every version read these: what is sent for a record does not change by a byte.
+    /// `PITON_UPDATE=1` writes the file.
+    #[test]
+    fn the_wire_is_as_it_was() {
+        let owner = |task: Option<&str>| Owner {
+            session: "s".parse().unwrap(),
+            task: task.map(|task| task.parse().unwrap()),
+        };
+        let mut trail = trail(0);
+        let life = life().into_iter().map(|record| {
+            let transition = trail.pass(&record);
+            (owner(Some("task_1")), Entry { record, transition })
+        });
+        let none = Derived { name: Name::Idle, reason: Reason::NeverRun };
+        let transition = Transition { before: none, after: none };
+        let oddities =
+            oddities().into_iter().map(|record| (owner(None), Entry { record, transition }));
+        let events = life.chain(oddities).flat_map(|(owner, entry)| translate(&owner, &entry));
+        let sent: String =
+            events.map(|event| serde_json::to_string(&event).unwrap() + "\n").collect();
+        if std::env::var_os("PITON_UPDATE").is_some() {
+            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/sockets/wire.jsonl");
+            std::fs::write(path, &sent).unwrap();
+        }
+        assert_eq!(sent, include_str!("wire.jsonl"));
     }
 
     /// From wherever one reads on, the rest is the same.

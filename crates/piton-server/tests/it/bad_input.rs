@@ -3,11 +3,13 @@
 //! more than a limit allows.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use piton_api::client::{Client, Error};
 use piton_api::queue::PromptRequest;
 use piton_api::session::{CloseRequest, NewSession};
 use piton_core::access::Scope;
+use piton_core::id::SessionId;
 use serde_json::{Value, json};
 
 use crate::agentctl::{ASK, Fleet, HANG, wait_of};
@@ -29,6 +31,10 @@ enum Setting {
     Closed,
     /// Idle, in a worktree of a repository.
     InWorktree,
+    /// The same, with a file that is not committed.
+    Changed,
+    /// The same, with a commit that neither the base nor the remote has.
+    Committed,
 }
 
 /// How to ask for more than a limit allows.
@@ -41,6 +47,9 @@ enum Limit {
     /// With this body.
     Body(fn() -> String),
 }
+
+/// A method of the WebSocket; its path is the method.
+const SOCKET: &str = "SOCKET";
 
 /// An operation. `{s}`, `{t}`, `{m}` and `{w}` are a session, a task, a queued prompt and a wait.
 struct Operation {
@@ -78,6 +87,10 @@ const fn op(
 
 fn long_title() -> String {
     json!({"title": "t".repeat(1_025)}).to_string()
+}
+
+fn long_title_of_task() -> String {
+    json!({"task_id": "{t}", "title": "t".repeat(1_025)}).to_string()
 }
 
 fn many_blocks() -> String {
@@ -146,6 +159,8 @@ const OPERATIONS: &[Operation] = &[
     )
     .on(Setting::Asking)
     .limited(Limit::Queue),
+    op("new resume token", "POST", "/waits/{w}/token", "", Scope::Control, true)
+        .on(Setting::Asking),
     op("resume", "POST", "/sessions/{s}/resume", r#"{"continue": true}"#, Scope::Control, true)
         .on(Setting::Interrupted),
     op(
@@ -210,6 +225,30 @@ const OPERATIONS: &[Operation] = &[
         .on(Setting::InWorktree),
     op("clean up worktree", "DELETE", "/sessions/{s}/worktree", "", Scope::Control, false)
         .on(Setting::InWorktree),
+    op(
+        "agent session close",
+        "POST",
+        "/agents/echo/sessions/theirs_old/close",
+        "",
+        Scope::Control,
+        false,
+    ),
+    op(
+        "agent session delete",
+        "DELETE",
+        "/agents/echo/sessions/theirs_old",
+        "",
+        Scope::Admin,
+        false,
+    ),
+    op(
+        "agent session delete, its own",
+        "DELETE",
+        "/agents/echo/sessions/theirs_{s}",
+        "",
+        Scope::Admin,
+        false,
+    ),
     op("agent sessions", "GET", "/agents/echo/sessions", "", Scope::Read, false),
     op(
         "create with mcp",
@@ -230,6 +269,16 @@ const OPERATIONS: &[Operation] = &[
         Scope::Control,
         true,
     ),
+    op(
+        "task.update",
+        SOCKET,
+        "task.update",
+        r#"{"task_id": "{t}", "title": "t"}"#,
+        Scope::Control,
+        true,
+    )
+    .limited(Limit::Body(long_title_of_task)),
+    op("tasks.subscribe", SOCKET, "tasks.subscribe", "{}", Scope::Read, false),
     op("task delete", "DELETE", "/tasks/{t}?force=true", "", Scope::Admin, true),
     op("verify", "GET", "/verify", "", Scope::Admin, false),
     op("prune", "POST", "/prune", r#"{"delete_after_s": 86400}"#, Scope::Admin, false),
@@ -243,9 +292,12 @@ const OPERATIONS: &[Operation] = &[
         Scope::Control,
         true,
     )
+    .on(Setting::Changed)
     .limited(Limit::Body(long_commit)),
-    op("git merge", "POST", "/sessions/{s}/git/merge", "", Scope::Control, true),
-    op("git push", "POST", "/sessions/{s}/git/push", "", Scope::Control, true),
+    op("git merge", "POST", "/sessions/{s}/git/merge", "", Scope::Control, true)
+        .on(Setting::Committed),
+    op("git push", "POST", "/sessions/{s}/git/push", "", Scope::Control, true)
+        .on(Setting::Committed),
     op("reload", "POST", "/reload", "", Scope::Admin, false),
 ];
 
@@ -260,22 +312,46 @@ struct Ids {
     wait: String,
 }
 
+impl Ids {
+    fn put_into(&self, text: &str) -> String {
+        let text = text.replace("{s}", &self.session).replace("{w}", &self.wait);
+        text.replace("{t}", &self.task).replace("{m}", &self.message)
+    }
+}
+
 fn none_of() -> Ids {
     let none = |kind: &str| format!("{kind}_none");
     Ids { session: none("sess"), task: none("task"), message: none("msg"), wait: none("wait") }
 }
 
-/// A repository with one commit.
-fn repository(at: &std::path::Path) {
+fn git(at: &Path, arguments: &[&str]) {
+    let mut git = std::process::Command::new("git");
+    let done = git.current_dir(at).args(arguments).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+}
+
+/// A repository with one commit, and a remote.
+fn repository(at: &Path) {
     std::fs::create_dir_all(at).unwrap();
-    let git = |arguments: &[&str]| {
-        let mut git = std::process::Command::new("git");
-        let name = ["-c", "user.name=t", "-c", "user.email=t@example.com"];
-        let done = git.current_dir(at).args(name).args(arguments).output().unwrap();
-        assert!(done.status.success(), "{done:?}");
-    };
-    git(&["init", "-q"]);
-    git(&["commit", "-q", "--allow-empty", "-m", "first"]);
+    git(at, &["init", "-q"]);
+    git(at, &["config", "user.name", "t"]);
+    git(at, &["config", "user.email", "t@example.com"]);
+    git(at, &["commit", "-q", "--allow-empty", "-m", "first"]);
+    let remote = at.with_file_name("remote");
+    let remote = remote.to_str().unwrap();
+    git(at, &["init", "-q", "--bare", remote]);
+    git(at, &["remote", "add", "origin", remote]);
+}
+
+/// Work in the worktree of a session, in a file that no other session has.
+async fn work(client: &Client, session: &SessionId, is_committed: bool) {
+    let worktree = client.session(session).await.unwrap().summary.worktree_path.unwrap();
+    let worktree = Path::new(&worktree);
+    std::fs::write(worktree.join(session.as_str()), "work").unwrap();
+    if is_committed {
+        git(worktree, &["add", "--all"]);
+        git(worktree, &["commit", "-q", "-m", "work"]);
+    }
 }
 
 async fn made(world: &World, fleet: &Fleet, setting: Setting) -> Ids {
@@ -283,7 +359,7 @@ async fn made(world: &World, fleet: &Fleet, setting: Setting) -> Ids {
     let task = client.raw("POST", "/api/v1/tasks", r#"{"title": "T"}"#).await.unwrap();
     let task = task["task_id"].as_str().unwrap().to_owned();
     let mut new = json!({"task_id": task, "agent_profile_id": "echo"});
-    if setting == Setting::InWorktree {
+    if matches!(setting, Setting::InWorktree | Setting::Changed | Setting::Committed) {
         let repo = world.web_folder().with_file_name("repository");
         if !repo.exists() {
             repository(&repo);
@@ -298,7 +374,11 @@ async fn made(world: &World, fleet: &Fleet, setting: Setting) -> Ids {
     let prompt = match setting {
         Setting::Running | Setting::Interrupted | Setting::Unresponsive => HANG,
         Setting::Asking => ASK,
-        Setting::Idle | Setting::Closed | Setting::InWorktree => "hello",
+        Setting::Idle
+        | Setting::Closed
+        | Setting::InWorktree
+        | Setting::Changed
+        | Setting::Committed => "hello",
     };
     client.prompt(&session, &PromptRequest::new(prompt)).await.unwrap();
     let mut ids = Ids { session: session.to_string(), task, ..none_of() };
@@ -312,8 +392,12 @@ async fn made(world: &World, fleet: &Fleet, setting: Setting) -> Ids {
             ids.wait = wait_of(&session).to_string();
         }
         Setting::Idle | Setting::InWorktree => has("run.completed").await,
+        Setting::Changed | Setting::Committed => {
+            has("run.completed").await;
+            work(client, &session, setting == Setting::Committed).await;
+        }
         Setting::Interrupted => {
-            has("run.started").await;
+            fleet.wait_for_turn(&session).await;
             world.kill_agents(fleet, &session).await;
             has("run.interrupted").await;
         }
@@ -332,9 +416,23 @@ impl Operation {
     }
 
     async fn ask_with(&self, client: &Client, ids: &Ids, body: &str) -> Result<Value, Error> {
-        let path = self.path.replace("{s}", &ids.session).replace("{w}", &ids.wait);
-        let path = path.replace("{t}", &ids.task).replace("{m}", &ids.message);
+        let path = ids.put_into(self.path);
+        if self.verb == SOCKET {
+            let params: Value = serde_json::from_str(&ids.put_into(body)).unwrap();
+            return client.socket().await.unwrap().call(&path, &params).await;
+        }
         client.raw(self.verb, &format!("/api/v1{path}"), body).await
+    }
+
+    /// With an idempotency key.
+    async fn ask_keyed(&self, client: &Client, ids: &Ids) -> Result<Value, Error> {
+        let key = format!("key-{}", self.name.replace(' ', "-"));
+        if self.verb == SOCKET {
+            let mut params: Value = serde_json::from_str(self.body).unwrap();
+            params["idempotency_key"] = key.into();
+            return self.ask_with(client, ids, &params.to_string()).await;
+        }
+        self.ask(&client.with_idempotency_key(key), ids).await
     }
 }
 
@@ -391,10 +489,8 @@ async fn all(client: &Client, fleet: &Fleet, world: &World, what: &str) -> Vec<S
                 code(&came)
             }
             "key" if operation.is_keyed => {
-                let keyed = caller
-                    .with_idempotency_key(format!("key-{}", operation.name.replace(' ', "-")));
-                let (first, second) =
-                    (operation.ask(&keyed, &ids).await, operation.ask(&keyed, &ids).await);
+                let first = operation.ask_keyed(&caller, &ids).await;
+                let second = operation.ask_keyed(&caller, &ids).await;
                 if let (Ok(first), Ok(second)) = (&first, &second) {
                     let (mut first, mut second) = (first.clone(), second.clone());
                     // Some answers say that they are repeated.
@@ -477,6 +573,7 @@ prompt with a link: unknown=session_not_found scope=insufficient_scope closed=se
 prompt with an image: unknown=session_not_found scope=insufficient_scope closed=session_closed away=ok full=disk_full key=ok/ok limit=limit_reached eight=ok
 prompt with a sound: unknown=session_not_found scope=insufficient_scope closed=content_not_supported away=content_not_supported full=content_not_supported key=content_not_supported/content_not_supported limit=- eight=content_not_supported
 answer with a message: unknown=wait_not_found scope=insufficient_scope closed=wait_not_found away=ok full=disk_full key=ok/ok limit=limit_reached eight=ok|wait_not_found
+new resume token: unknown=wait_not_found scope=insufficient_scope closed=wait_not_found away=ok full=disk_full key=ok/response_not_kept limit=- eight=ok
 resume: unknown=session_not_found scope=insufficient_scope closed=session_closed away=agentctl_unreachable full=disk_full key=ok/ok limit=- eight=ok
 resume with history: unknown=session_not_found scope=insufficient_scope closed=session_closed away=agentctl_unreachable full=disk_full key=ok/ok limit=- eight=-
 open: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=ok key=- limit=- eight=ok
@@ -502,17 +599,22 @@ open shell: unknown=session_not_found scope=insufficient_scope closed=session_cl
 write file: unknown=session_not_found scope=insufficient_scope closed=session_closed away=workspace_missing full=workspace_missing key=- limit=- eight=workspace_missing
 repair worktree: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=ok key=- limit=- eight=ok
 clean up worktree: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=disk_full key=- limit=- eight=ok
+agent session close: unknown=agent_not_offered scope=insufficient_scope closed=agent_not_offered away=agent_not_offered full=agent_not_offered key=- limit=- eight=agent_not_offered
+agent session delete: unknown=ok scope=insufficient_scope closed=ok away=agentctl_unreachable full=disk_full key=- limit=- eight=ok
+agent session delete, its own: unknown=ok scope=insufficient_scope closed=ok away=agent_session_in_use full=agent_session_in_use key=- limit=- eight=agent_session_in_use
 agent sessions: unknown=ok scope=insufficient_scope closed=ok away=agentctl_unreachable full=ok key=- limit=- eight=ok
 create with mcp: unknown=ok scope=insufficient_scope closed=ok away=ok full=disk_full key=ok/ok limit=request_invalid eight=ok
 task edit: unknown=task_not_found scope=insufficient_scope closed=ok away=ok full=disk_full key=ok/ok limit=request_invalid eight=ok
 task close: unknown=task_not_found scope=insufficient_scope closed=ok away=ok full=disk_full key=ok/ok limit=- eight=ok
+task.update: unknown=task_not_found scope=insufficient_scope closed=ok away=ok full=disk_full key=ok/ok limit=request_invalid eight=ok
+tasks.subscribe: unknown=ok scope=insufficient_scope closed=ok away=ok full=ok key=- limit=- eight=ok
 task delete: unknown=task_not_found scope=insufficient_scope closed=ok away=ok full=disk_full key=ok/ok limit=- eight=ok|task_not_found
 verify: unknown=ok scope=insufficient_scope closed=ok away=ok full=ok key=- limit=- eight=ok
 prune: unknown=ok scope=insufficient_scope closed=ok away=ok full=ok key=- limit=- eight=ok
 doctor: unknown=ok scope=insufficient_scope closed=ok away=ok full=ok key=- limit=- eight=ok
 git branch: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=ok key=- limit=- eight=ok
-git commit: unknown=session_not_found scope=insufficient_scope closed=git_failed away=git_failed full=git_failed key=git_failed/git_failed limit=request_invalid eight=git_failed
-git merge: unknown=session_not_found scope=insufficient_scope closed=base_not_found away=base_not_found full=base_not_found key=base_not_found/base_not_found limit=- eight=base_not_found
-git push: unknown=session_not_found scope=insufficient_scope closed=base_not_found away=base_not_found full=base_not_found key=base_not_found/base_not_found limit=- eight=base_not_found
+git commit: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=disk_full key=ok/ok limit=request_invalid eight=nothing_to_commit|ok
+git merge: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=disk_full key=ok/ok limit=- eight=ok
+git push: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=disk_full key=ok/ok limit=- eight=ok
 reload: unknown=ok scope=insufficient_scope closed=ok away=ok full=ok key=- limit=- eight=ok
 ";

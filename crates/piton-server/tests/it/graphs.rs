@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use piton_api::agent_view::ForkRequest;
 use piton_api::graph::{
-    CheckpointQuery, DiffQuery, GraphQuery, InspectQuery, PruneCheckpointsRequest,
+    ArtifactQuery, CheckpointQuery, DiffQuery, GraphQuery, InspectQuery, PruneCheckpointsRequest,
     ResumeGraphRequest, RunGraphRequest,
 };
 use piton_api::session::{CloseRequest, PromptRequest, RunRequest, SessionQuery, StartRequest};
-use piton_api::wait::AnswerRequest;
+use piton_api::wait::{AnswerRequest, TokenAnswerRequest};
 use piton_core::Code;
 use piton_core::access::Scope;
 use piton_core::id::SessionId;
@@ -109,6 +109,39 @@ async fn a_graph_waits_and_continues_when_it_is_answered() {
     tokio::time::timeout(Duration::from_secs(30), completed).await.unwrap();
     let timeline = client.timeline(&session).await.unwrap().entries;
     assert!(timeline.iter().any(|entry| entry.node.as_deref() == Some("approve")));
+}
+
+/// Wants to show: a graph that asks again, at once after the first answer, takes the second answer, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_graph_asks_again_and_is_answered_again() {
+    const TWICE: &str = r#"
+piton: graph/v1
+name: twice
+nodes:
+  draft: {template: "text", writes: draft}
+  approve: {human: {question: "Send?", options: [send, revise]}, writes: decision}
+  send: {template: "sent", writes: result}
+edges:
+  - draft -> approve
+  - {from: approve, to: send, when: "decision == 'send'"}
+  - {from: approve, to: draft, when: "decision == 'revise'", max: 3}
+"#;
+    let world = World::start().await;
+    let client = &world.client;
+    let session = client.run_graph(&graph(TWICE)).await.unwrap().session_id;
+    let mut answered = Vec::new();
+    for choice in ["revise", "revise", "send"] {
+        let is_new = |record: &Value| {
+            kind(record) == "run.waiting" && !answered.contains(&record["wait_id"].to_string())
+        };
+        world.wait_for_record(&session, is_new).await;
+        let waits = client.waits().await.unwrap().waits;
+        client.answer(&waits[0].wait_id, &answer(choice)).await.unwrap();
+        answered.push(json!(waits[0].wait_id).to_string());
+    }
+    until(&world, &session, "run.completed").await;
+    let view = client.graph(&session, &GraphQuery::default()).await.unwrap();
+    assert_eq!(view.nodes.iter().find(|node| node.node == "approve").unwrap().visit, 3);
 }
 
 /// Wants to show: the answer to a node that writes an excluded key is not accepted, since it would be
@@ -340,4 +373,107 @@ async fn changes_need_the_scope_control() {
         let refused = reader.raw(verb, &path, "{}").await.unwrap_err();
         assert_eq!(refused.code(), Some(Code::InsufficientScope), "{verb} {path}");
     }
+}
+
+const UNANSWERED: &str = r#"
+piton: graph/v1
+name: unanswered
+memory: {result: {reducer: replace}}
+nodes:
+  ask: {human: {question: "Well?", deadline: 2s}, writes: answer}
+  use: {template: "{{ answer }}", writes: result}
+  escalate: {template: nobody, writes: result}
+edges:
+  - ask -> use
+  - {from: ask, to: escalate, on: error}
+"#;
+
+/// Wants to show: the time of a wait passes without anybody doing anything, and the graph continues with
+/// what the node makes of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_nobody_answers_fails_its_node() {
+    let world = World::start().await;
+    let session = world.client.run_graph(&graph(UNANSWERED)).await.unwrap().session_id;
+    until(&world, &session, "run.waiting").await;
+    until(&world, &session, "run.completed").await;
+    let query = GraphQuery { include_memory: Some(true) };
+    let view = world.client.graph(&session, &query).await.unwrap();
+    assert_eq!(view.memory.unwrap()["result"], "nobody");
+    let failed = view.nodes.iter().find(|node| node.node == "ask").unwrap();
+    assert_eq!(failed.state, "failed");
+}
+
+/// Wants to show: what a run over HTTP excluded stays out of the data folder when an answer continues it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_continues_a_run_with_what_it_excluded() {
+    const SECRET: &str = "078-05-1120-never-on-disk";
+    let world = World::start().await;
+    let text = format!(
+        "piton: graph/v1\nname: later\nnodes:\n  ask: {{human: {{question: Go?}}, writes: said}}\n  \
+         look: {{command: [sh, -c, \"echo {} | rev\"], writes: ssn}}\n  \
+         use: {{template: \"{{{{ ssn | length }}}}\", writes: length}}\nedges:\n  - ask -> look -> use\n",
+        SECRET.chars().rev().collect::<String>()
+    );
+    let checkpoint = json!({"exclude_memory_keys": ["ssn"]});
+    let request = RunGraphRequest { checkpoint: Some(checkpoint), ..graph(&text) };
+    let session = world.client.run_graph(&request).await.unwrap().session_id;
+    until(&world, &session, "run.waiting").await;
+    let wait = world.client.waits().await.unwrap().waits[0].wait_id.clone();
+    world.client.answer(&wait, &answer("go")).await.unwrap();
+    until(&world, &session, "run.completed").await;
+    let query = GraphQuery { include_memory: Some(true) };
+    let view = world.client.graph(&session, &query).await.unwrap();
+    let memory = view.memory.unwrap();
+    assert_eq!(memory["length"], SECRET.len().to_string());
+    assert!(!format!("{memory:?}").contains(SECRET), "it is not saved");
+}
+
+/// Wants to show: a resume token answers a graph's question by the option's name, as everybody else does,
+/// and again with the same result.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resume_token_answers_a_graph_by_the_name_of_an_option() {
+    let world = World::start().await;
+    let client = &world.client;
+    let session = client.run_graph(&graph(APPROVAL)).await.unwrap().session_id;
+    until(&world, &session, "run.waiting").await;
+    let wait = client.waits().await.unwrap().waits[0].wait_id.clone();
+    let token = client.rotate_resume_token(&wait).await.unwrap().token;
+    let given = |answer: &str| TokenAnswerRequest {
+        token: token.clone(),
+        answer: answer.into(),
+        session_id: None,
+    };
+    let refused = client.answer_with_token(&given("maybe")).await.unwrap_err();
+    assert_eq!(refused.code(), Some(Code::AnswerInvalid));
+    assert!(!client.answer_with_token(&given("send")).await.unwrap().replayed);
+    until(&world, &session, "run.completed").await;
+    assert!(client.answer_with_token(&given("send")).await.unwrap().replayed);
+    let other = client.answer_with_token(&given("stop")).await.unwrap_err();
+    assert_eq!(other.code(), Some(Code::ResumeTokenConsumed));
+    let query = GraphQuery { include_memory: Some(true) };
+    assert_eq!(client.graph(&session, &query).await.unwrap().memory.unwrap()["report"], "send");
+}
+
+/// Wants to show: what a command left is listed and read byte for byte over HTTP, and nothing else is.
+#[tokio::test(flavor = "multi_thread")]
+async fn artifacts_are_listed_and_read() {
+    let world = World::start().await;
+    let client = &world.client;
+    let text = r#"{"piton": "graph/v1", "name": "files", "nodes": {"inner": {"subgraph": {"graph": {"nodes": {"make":
+        {"command": ["sh", "-c", "printf '<b>\\377' > $PITON_ARTIFACTS/page.html"], "artifacts": true}}}}}}}"#;
+    let session = client.run_graph(&graph(text)).await.unwrap().session_id;
+    until(&world, &session, "run.completed").await;
+    let all = ArtifactQuery::default();
+    let listed = client.artifacts(&session, &all).await.unwrap().artifacts;
+    let shown: Vec<_> = listed.iter().map(|one| (one.name.as_str(), one.node.as_str())).collect();
+    assert_eq!((shown, listed[0].bytes), (vec![("page.html", "inner/make")], 4));
+    let none = ArtifactQuery { node: Some("make".into()) };
+    assert_eq!(client.artifacts(&session, &none).await.unwrap().artifacts, []);
+    assert_eq!(&client.artifact(&session, "page.html").await.unwrap()[..], b"<b>\xff");
+    for name in ["other", "../page.html", "page.html/"] {
+        let refused = client.artifact(&session, name).await.unwrap_err();
+        assert_eq!(refused.code(), Some(Code::ArtifactNotFound), "{name}");
+    }
+    let view = client.checkpoint(&session, "latest", &InspectQuery::default()).await.unwrap();
+    assert_eq!(view.artifacts, listed);
 }

@@ -1,7 +1,8 @@
 //! One spelling of a session's status, wherever it is asked for.
 
 use piton_api::client::IndexUpdate;
-use piton_api::session::{NewSession, SessionQuery};
+use piton_api::queue::PromptRequest;
+use piton_api::session::{NewSession, RenameRequest, SessionQuery};
 use piton_api::task::NewTask;
 use piton_core::Reason;
 use piton_core::event::{
@@ -182,4 +183,30 @@ async fn executors_in_error_are_listed() {
     let executors = world.client.executors().await.unwrap();
     let messages: Vec<_> = executors.executions.iter().map(|e| e.error_message.clone()).collect();
     assert_eq!(messages, [Some("the machine is gone".to_owned())]);
+}
+
+/// Wants to show: a session without a title shows the beginning of its first prompt wherever it is listed,
+/// until that is redacted; a title that a user gives counts for more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_without_a_title_is_called_after_its_first_prompt() {
+    let (world, _fleet) = World::with_agents().await;
+    let client = &world.client;
+    let new = NewSession::default();
+    let session = client.create_session(&new).await.unwrap().session_id;
+    let titles = async || {
+        let shown = client.session(&session).await.unwrap().summary.title;
+        let page = client.sessions(&SessionQuery::default()).await.unwrap();
+        assert_eq!(page.sessions[0].title, shown, "the list shows the same");
+        shown
+    };
+    assert_eq!(titles().await, None);
+    client.prompt(&session, &PromptRequest::new("hello there\nand more")).await.unwrap();
+    world.wait_for_record(&session, |record| record["kind"] == "run.completed").await;
+    assert_eq!(titles().await.as_deref(), Some("hello there"));
+    let path = format!("/api/v1/sessions/{session}/redact");
+    client.raw("POST", &path, r#"{"value": "hello there"}"#).await.unwrap();
+    assert_eq!(titles().await, None, "what was redacted is in no list");
+    let rename = RenameRequest { title: Some("Named".to_owned()) };
+    client.rename_session(&session, &rename).await.unwrap();
+    assert_eq!(titles().await.as_deref(), Some("Named"));
 }

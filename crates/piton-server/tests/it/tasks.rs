@@ -1,7 +1,8 @@
 //! Tasks: their derived state, what is pushed about them, and how they are edited, closed and deleted.
 
-use piton_api::client::{Client, IndexUpdate};
+use piton_api::client::{Client, IndexUpdate, Socket};
 use piton_api::session::{CloseRequest, NewSession, PromptRequest, StartRequest};
+use piton_api::socket_event::SocketEvent;
 use piton_api::task::{NewTask, Task, TaskDeleteQuery, TaskUpdate};
 use piton_core::Code;
 use piton_core::access::Scope;
@@ -19,6 +20,13 @@ async fn session_of(client: &Client, task: &TaskId) -> SessionId {
     let task_id = Some(task.to_string());
     let new = NewSession { task_id, start: Some(false), ..NewSession::default() };
     client.create_session(&new).await.unwrap().session_id
+}
+
+/// The next event as it was sent.
+async fn sent(socket: &mut Socket) -> Value {
+    let event = socket.next_event().await.unwrap();
+    assert!(!matches!(event, SocketEvent::Other(_)), "{event:?} is no event of the contract");
+    json!(event)
 }
 
 fn prompt() -> PromptRequest {
@@ -43,28 +51,31 @@ async fn a_tasks_state_is_derived_and_pushed() {
     assert_eq!((listing.sessions, listing.tasks), (0, 0));
 
     let task = task(client, "One").await;
-    let event = socket.next_event().await.unwrap();
-    assert_eq!((event.event.as_str(), &event.payload["state"]), ("task.updated", &json!("TODO")));
+    let event = sent(&mut socket).await;
+    assert_eq!(
+        (event["event"].as_str().unwrap(), &event["payload"]["state"]),
+        ("task.updated", &json!("TODO"))
+    );
     let session = session_of(client, &task).await;
     client.start(&session, &StartRequest::default()).await.unwrap();
     assert_eq!(state(client, &task).await, "TODO", "nothing was asked");
     client.prompt(&session, &prompt()).await.unwrap();
-    let event = socket.next_event().await.unwrap();
-    assert_eq!(event.event, "task.state_changed");
-    let states = (&event.payload["old_state"], &event.payload["new_state"]);
+    let event = sent(&mut socket).await;
+    assert_eq!(event["event"], "task.state_changed");
+    let states = (&event["payload"]["old_state"], &event["payload"]["new_state"]);
     assert_eq!(states, (&json!("TODO"), &json!("IN_PROGRESS")));
-    assert_eq!(event.payload["task_id"], task.as_str());
+    assert_eq!(event["payload"]["task_id"], task.as_str());
     assert_eq!(state(client, &task).await, "IN_PROGRESS");
     while fleet.prompts().is_empty() {
         tokio::task::yield_now().await;
     }
     fleet.finish();
-    let event = socket.next_event().await.unwrap();
-    assert_eq!(event.payload["new_state"], "REVIEW", "a person is to look at it");
+    let event = sent(&mut socket).await;
+    assert_eq!(event["payload"]["new_state"], "REVIEW", "a person is to look at it");
     let close: CloseRequest = serde_json::from_value(json!({"outcome": "failed"})).unwrap();
     client.close(&session, &close).await.unwrap();
-    let event = socket.next_event().await.unwrap();
-    assert_eq!(event.payload["new_state"], "FAILED");
+    let event = sent(&mut socket).await;
+    assert_eq!(event["payload"]["new_state"], "FAILED");
     // The same over server-sent events, between those of the session.
     let mut states = Vec::new();
     while states.len() < 4 {
@@ -97,8 +108,11 @@ async fn a_task_is_edited_closed_and_reopened() {
     let keyed = client.with_idempotency_key("edit");
     let update = TaskUpdate { title: Some("Two".to_owned()), ..TaskUpdate::default() };
     keyed.update_task(&task, &update).await.unwrap();
-    let event = socket.next_event().await.unwrap();
-    assert_eq!((event.event.as_str(), &event.payload["title"]), ("task.updated", &json!("Two")));
+    let event = sent(&mut socket).await;
+    assert_eq!(
+        (event["event"].as_str().unwrap(), &event["payload"]["title"]),
+        ("task.updated", &json!("Two"))
+    );
     let params = json!({"task_id": task, "title": "Three"});
     socket.call::<Value>("task.update", &params).await.unwrap();
     // Repeated under its key it changes nothing any more.
@@ -157,13 +171,16 @@ async fn a_task_is_deleted_when_its_sessions_are_closed_or_by_force() {
     let mut socket = client.socket().await.unwrap();
     socket.call::<Value>("tasks.subscribe", &json!({})).await.unwrap();
     client.close(&session, &CloseRequest::default()).await.unwrap();
-    let event = socket.next_event().await.unwrap();
-    assert_eq!(event.payload["new_state"], "COMPLETED");
+    let event = sent(&mut socket).await;
+    assert_eq!(event["payload"]["new_state"], "COMPLETED");
     let keyed = client.with_idempotency_key("delete");
     keyed.delete_task(&kept, &query).await.unwrap();
     keyed.delete_task(&kept, &query).await.unwrap();
-    let event = socket.next_event().await.unwrap();
-    assert_eq!((event.event.as_str(), &event.payload["task_id"]), ("task.deleted", &json!(kept)));
+    let event = sent(&mut socket).await;
+    assert_eq!(
+        (event["event"].as_str().unwrap(), &event["payload"]["task_id"]),
+        ("task.deleted", &json!(kept))
+    );
     let gone = client.delete_task(&kept, &query).await.unwrap_err();
     assert_eq!(gone.code(), Some(Code::TaskNotFound));
     client.delete_task(&forced, &TaskDeleteQuery { force: Some(true) }).await.unwrap();
@@ -186,10 +203,10 @@ async fn a_socket_follows_sessions_and_tasks() {
     assert_eq!(answer, json!({}));
     let mut names = Vec::new();
     for _ in 0..3 {
-        let event = socket.next_event().await.unwrap();
+        let event = sent(&mut socket).await;
         names.push((
-            event.event.clone(),
-            event.payload.get("session_id").cloned().unwrap_or_default(),
+            event["event"].as_str().unwrap().to_owned(),
+            event["payload"]["session_id"].clone(),
         ));
     }
     let none = Value::Null;
@@ -204,8 +221,8 @@ async fn a_socket_follows_sessions_and_tasks() {
     assert_eq!(socket.call::<Value>("ping", &json!({})).await.unwrap(), json!({}));
     client.close(&session, &CloseRequest::default()).await.unwrap();
     loop {
-        let event = socket.next_event().await.unwrap();
-        if event.event == "index" && event.payload.get("status") == Some(&json!("completed")) {
+        let event = sent(&mut socket).await;
+        if event["event"] == "index" && event["payload"]["status"] == "completed" {
             break;
         }
     }

@@ -227,7 +227,7 @@ impl Folder {
             }
             Err(e) => {
                 if is_fresh && let Err(e) = disk::remove(&*self.disk, &key_path) {
-                    tracing::warn!(path = %key_path.display(), error = %e, "Left behind");
+                    tracing::warn!(path = %key_path.display(), error = %e, "A file could not be removed");
                 }
                 Err(write_failed(&path, e))
             }
@@ -275,7 +275,7 @@ impl Folder {
         for path in [self.log_path(session), self.paths.key(session)] {
             if let Err(e) = disk::remove(&*self.disk, &path) {
                 // Found empty, or without its log, at the next opening, and passed over.
-                tracing::warn!(path = %path.display(), error = %e, "Left behind");
+                tracing::warn!(path = %path.display(), error = %e, "A file could not be removed");
             }
         }
     }

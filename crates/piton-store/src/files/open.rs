@@ -136,7 +136,7 @@ impl Folder {
                 Some((_, Kind::Unfinished)) if access == Access::ReadWrite => {
                     let path = sessions.join(&entry.name);
                     if let Err(e) = disk::remove(&*folder.disk, &path) {
-                        tracing::warn!(path = %path.display(), error = %e, "Left behind");
+                        tracing::warn!(path = %path.display(), error = %e, "A file could not be removed");
                     }
                 }
                 Some((_, Kind::Unfinished | Kind::Torn(_) | Kind::Other)) | None => {}
@@ -289,7 +289,7 @@ impl Folder {
             Ok(Some(read)) => Cache::Read(read),
             Ok(None) => Cache::Missing,
             Err(e) => {
-                tracing::warn!(path = %path.display(), error = %e, "Passed over");
+                tracing::warn!(path = %path.display(), error = %e, "A file is skipped");
                 Cache::Unreadable
             }
         }

@@ -146,7 +146,7 @@ impl Folder {
                     Ok(found) => found == Some(intent.note_chain.0),
                     // It is not known yet; the next opening asks again.
                     Err(error) => {
-                        tracing::error!(%session, %error, "A removal cannot be finished");
+                        tracing::error!(%session, %error, "The deletion of a session cannot be finished");
                         return Ok(());
                     }
                 }
@@ -169,7 +169,7 @@ impl Folder {
         if goes {
             self.remove_files(session)?;
             self.logs().remove(session);
-            tracing::info!(%session, "A removal was finished");
+            tracing::info!(%session, "The deletion of a session was finished");
             return Ok(());
         }
         let failed = |e| write_failed(&path, e);

@@ -311,7 +311,7 @@ impl Folder {
                 && owner == *session
             {
                 let path = sessions.join(&entry.name);
-                tracing::warn!(path = %path.display(), "Removed with what is taken out");
+                tracing::warn!(path = %path.display(), "The cut-off end of a redacted log was removed");
                 disk::remove(&*self.disk, &path).map_err(|e| write_failed(&path, e))?;
             }
         }

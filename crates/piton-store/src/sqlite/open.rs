@@ -199,7 +199,7 @@ fn restore_caches(conn: &Connection, path: &Path) -> Result<()> {
     if !emptied().map_err(failed)? {
         return Ok(());
     }
-    tracing::warn!(path = %path.display(), "The caches are gone: they are made again");
+    tracing::warn!(path = %path.display(), "The caches are missing and are rebuilt");
     let tx = rusqlite::Transaction::new_unchecked(conn, rusqlite::TransactionBehavior::Immediate)
         .map_err(failed)?;
     tx.execute_batch(schema::CREATE_CACHES).map_err(failed)?;

@@ -47,7 +47,7 @@ pub(crate) fn all(conn: &Connection, path: &Path) -> Result<()> {
         match session(conn, path, &id, no) {
             Ok(_) => {}
             Err(e @ Error::RecordDamaged { .. }) => {
-                tracing::warn!(session = %id, error = %e, "No caches for a damaged session");
+                tracing::warn!(session = %id, error = %e, "The caches of a damaged session are not built");
                 clear(conn, no).map_err(failed)?;
             }
             Err(e) => return Err(e),

@@ -124,7 +124,7 @@ impl Writer {
             tracing::error!(%problem, logs = logs.len(), "The logs are anchored again");
             let (logs, reason) = (logs.len() as u64, problem.to_string());
             if let Err(error) = self.note_recreated(AnchorsRecreated { logs, reason }) {
-                tracing::error!(%error, "That the anchors were lost could not be recorded");
+                tracing::error!(%error, "The loss of the anchors could not be recorded");
             }
         }
         let conn = self.anchors.open()?;

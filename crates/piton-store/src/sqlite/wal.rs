@@ -68,14 +68,14 @@ impl Writer {
     /// a note until this is done, by this process or another.
     pub(super) fn empty_wal(&mut self, wait: Duration) {
         if let Err(e) = removal::overwrite(&self.conn, false) {
-            tracing::warn!(error = %e, "Freed space is still overwritten");
+            tracing::warn!(error = %e, "secure_delete stays on: freed space is overwritten");
         }
         let emptied = self.conn.busy_timeout(wait).and_then(|()| {
             self.conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))
         });
         let waits = Duration::from_millis(u64::from(schema::BUSY_MS));
         if let Err(e) = self.conn.busy_timeout(waits) {
-            tracing::warn!(error = %e, "The time to wait for others could not be set");
+            tracing::warn!(error = %e, "The busy timeout could not be set");
         }
         match emptied {
             Ok(true) => self.state.wal.not_emptied(),
@@ -83,7 +83,7 @@ impl Writer {
             Ok(false) => match removal::finished(&self.conn) {
                 Ok(()) => (self.state.wal.has_removed, self.state.wal.failed) = (false, 0),
                 Err(e) => {
-                    tracing::warn!(error = %e, "It will be emptied again");
+                    tracing::warn!(error = %e, "The write-ahead log is emptied again later");
                     self.state.wal.not_emptied();
                 }
             },

@@ -168,7 +168,7 @@ mod notices {
             match watch() {
                 Ok(fd) => Some(Self(fd)),
                 Err(error) => {
-                    tracing::info!(%error, "No notices of other processes: looked for instead");
+                    tracing::info!(%error, "Changes of other processes are polled: no notifications");
                     None
                 }
             }

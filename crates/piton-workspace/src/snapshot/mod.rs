@@ -147,6 +147,8 @@ pub struct Repository {
     key: Option<SnapshotKey>,
     /// What the last snapshot read, while the repository is open.
     cache: Option<Cache>,
+    /// The cache's file is older than the cache.
+    is_cache_unsaved: bool,
     /// Held as long as the repository is open.
     _lock: File,
 }
@@ -163,7 +165,15 @@ impl Repository {
         let lock = lock(&folder.join("lock"), Share::Alone, LOCK_TIME_MAX)?;
         let mut objects = Objects::open(folder, key.clone())?;
         objects.repair()?;
-        Ok(Self { folder: folder.to_owned(), objects, limits, key, cache: None, _lock: lock })
+        Ok(Self {
+            folder: folder.to_owned(),
+            objects,
+            limits,
+            key,
+            cache: None,
+            is_cache_unsaved: false,
+            _lock: lock,
+        })
     }
 
     pub fn folder(&self) -> &FsPath {
@@ -189,14 +199,51 @@ impl Repository {
         })
     }
 
-    /// Takes a snapshot. `also` are paths that are taken though ignore rules leave them out, beside
-    /// the files that git tracks.
+    /// Takes a snapshot, which is on the disk when this returns. `also` are paths that are taken though
+    /// ignore rules leave them out, beside the files that git tracks.
     pub fn take(&mut self, workspace: &FsPath, also: &BTreeSet<Path>) -> Result<Taken, Error> {
         let _shared = self.lock_workspace(workspace, Share::WithOthers)?;
         self.take_with_tree(workspace, also).map(|(taken, _)| taken)
     }
 
+    /// Takes a snapshot that a power failure may still take away: until [`Self::flush`] has returned,
+    /// nothing may depend on it that cannot do without it. It survives the end of the process.
+    pub fn take_unflushed(
+        &mut self,
+        workspace: &FsPath,
+        also: &BTreeSet<Path>,
+    ) -> Result<Taken, Error> {
+        let _shared = self.lock_workspace(workspace, Share::WithOthers)?;
+        self.take_in_memory(workspace, also).map(|(taken, _)| taken)
+    }
+
+    /// Whether [`Self::flush`] has something to write through to the disk.
+    pub fn has_unflushed(&self) -> bool {
+        self.objects.has_unflushed()
+    }
+
+    /// All snapshots that were taken are on the disk when this returns. Those that it could not flush
+    /// are gone.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        if let Err(error) = self.objects.flush() {
+            (self.cache, self.is_cache_unsaved) = (None, false);
+            return Err(error);
+        }
+        self.save_cache();
+        Ok(())
+    }
+
     fn take_with_tree(
+        &mut self,
+        workspace: &FsPath,
+        also: &BTreeSet<Path>,
+    ) -> Result<(Taken, Tree), Error> {
+        let taken = self.take_in_memory(workspace, also)?;
+        self.flush()?;
+        Ok(taken)
+    }
+
+    fn take_in_memory(
         &mut self,
         workspace: &FsPath,
         also: &BTreeSet<Path>,
@@ -208,29 +255,28 @@ impl Repository {
         let scan = Scan::new(workspace, self.limits, &mut self.objects, &mut cache);
         let found = scan.run([&*tracked, also])?;
         let files = found.tree.nodes.len();
-        if let Some(id) = last.filter(|id| found.unchanged && self.objects.contains(*id)) {
-            if found.was_read {
-                self.save_cache(&cache);
-            }
-            self.cache = Some(cache);
-            let taken = Taken { id, unchanged: true, files, skipped: found.skipped };
-            return Ok((taken, found.tree));
-        }
-        let root = scan::store_tree(&found.tree, &mut self.objects)?;
-        let id = self.objects.put(&encode_snapshot(root, &found.skipped))?;
-        self.objects.flush()?;
+        let is_last = |id: &ObjectId| found.unchanged && self.objects.contains(*id);
+        let id = if let Some(id) = last.filter(is_last) {
+            self.is_cache_unsaved |= found.was_read;
+            id
+        } else {
+            let root = scan::store_tree(&found.tree, &mut self.objects)?;
+            self.is_cache_unsaved = true;
+            self.objects.put(&encode_snapshot(root, &found.skipped))?
+        };
         cache.last = Some(id);
-        self.save_cache(&cache);
         self.cache = Some(cache);
-        let taken = Taken { id, unchanged: last == Some(id), files, skipped: found.skipped };
-        Ok((taken, found.tree))
+        let unchanged = last == Some(id);
+        Ok((Taken { id, unchanged, files, skipped: found.skipped }, found.tree))
     }
 
     /// Only after what the cache speaks of is on the disk.
-    fn save_cache(&self, cache: &Cache) {
+    fn save_cache(&mut self) {
+        let Some(cache) = self.cache.as_ref().filter(|_| self.is_cache_unsaved) else { return };
         if let Err(error) = cache.save(&self.cache_path()) {
             tracing::debug!(%error, "The next snapshot reads every file");
         }
+        self.is_cache_unsaved = false;
     }
 
     pub fn load(&self, id: ObjectId) -> Result<Snapshot, Error> {
@@ -261,13 +307,19 @@ impl Repository {
         self.objects.get(id)
     }
 
-    /// Removes what no kept snapshot needs. Returns how many bytes that freed.
+    /// Removes what no kept snapshot needs. Returns how many bytes that freed. Of a snapshot that is not
+    /// whole any more, what is there is kept.
     pub fn prune(&mut self, keep: &[ObjectId]) -> Result<u64, Error> {
         let mut reachable = HashSet::new();
+        for id in keep {
+            match self.mark(*id, &mut reachable) {
+                Err(Error::ObjectMissing { .. } | Error::ObjectDamaged { .. }) => {}
+                marked => marked?,
+            }
+        }
         // A restore that was cut off is finished with these.
-        let needed = self.journal_snapshots()?;
-        for id in keep.iter().chain(&needed) {
-            self.mark(*id, &mut reachable)?;
+        for id in self.journal_snapshots()? {
+            self.mark(id, &mut reachable)?;
         }
         let garbage: u64 = self
             .objects
@@ -298,34 +350,50 @@ impl Repository {
                 |error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) },
             )
             .and_then(|()| fs::rename(next.join("pack"), &pack))
-            .and_then(|()| File::open(&self.folder)?.sync_all())
-            .and_then(|()| fs::remove_dir_all(&next));
+            .and_then(|()| File::open(&self.folder)?.sync_all());
         replaced.map_err(|error| Error::io(&pack, error))?;
+        if let Err(error) = fs::rename(next.join("pack.index"), self.folder.join("pack.index")) {
+            tracing::debug!(%error, "The next opening reads the whole pack");
+        }
+        fs::remove_dir_all(&next).map_err(|error| Error::io(&next, error))?;
         self.objects = Objects::open(&self.folder, self.key.clone())?;
         Ok(garbage)
     }
 
+    /// Adds what a snapshot consists of. What is missing is not added, and is an error.
     fn mark(&self, id: ObjectId, reachable: &mut HashSet<ObjectId>) -> Result<(), Error> {
-        if !reachable.insert(id) {
+        if reachable.contains(&id) {
             return Ok(());
         }
         let malformed = |Malformed| Error::ObjectDamaged { id };
         let (root, _) = decode_snapshot(&self.objects.get(id)?).map_err(malformed)?;
+        reachable.insert(id);
         let mut folders = vec![root];
         while let Some(id) = folders.pop() {
-            if !reachable.insert(id) {
+            if reachable.contains(&id) {
                 continue;
             }
             let entries = decode_folder(&self.objects.get(id)?);
+            reachable.insert(id);
             for (_, entry) in entries.map_err(|Malformed| Error::ObjectDamaged { id })? {
                 match entry {
                     FolderEntry::Folder(id) => folders.push(id),
-                    FolderEntry::Node(tree::Node::File { id, .. }) => drop(reachable.insert(id)),
+                    FolderEntry::Node(tree::Node::File { id, .. }) if self.contains(id) => {
+                        reachable.insert(id);
+                    }
+                    FolderEntry::Node(tree::Node::File { id, .. }) => {
+                        return Err(Error::ObjectMissing { id });
+                    }
                     FolderEntry::Node(tree::Node::Link { .. }) => {}
                 }
             }
         }
         Ok(())
+    }
+
+    /// Whether everything that a snapshot consists of is there.
+    pub fn is_whole(&self, id: ObjectId) -> bool {
+        self.mark(id, &mut HashSet::new()).is_ok()
     }
 
     pub fn contains(&self, id: ObjectId) -> bool {

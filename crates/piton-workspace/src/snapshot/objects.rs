@@ -3,9 +3,9 @@
 //!
 //! `pack` is a sequence of frames; `pack.index` says where each one lies and is a cache: missing or
 //! damaged, it is made again from the pack. Objects are compressed, and sealed where the store is
-//! encrypted. An object counts when [`Objects::flush`] has returned: what a crash left of a frame is
-//! cut away when the pack is opened for writing. A frame that the index does not name is read and
-//! checked before it counts: the disk may have its head and its length without its contents.
+//! encrypted. An object is certain to stay when [`Objects::flush`] has returned. The index knows only
+//! those; frames beyond it are verified when the pack is opened: after a power failure what was not
+//! flushed may be missing, cut off or damaged, and is then as if it had never been written.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -59,6 +59,8 @@ pub(super) struct Objects {
     ranges: HashMap<ObjectId, ObjectRange>,
     /// Where the next frame goes.
     end: u64,
+    /// What lies behind it was written since this pack was opened or last flushed.
+    flushed_end: u64,
     /// What was added since the last flush, for the index.
     added: Vec<(ObjectId, ObjectRange)>,
     key: Option<SnapshotKey>,
@@ -77,9 +79,17 @@ impl Objects {
             let named = File::open(folder).and_then(|folder| folder.sync_all());
             named.map_err(|source| Error::io(folder, source))?;
         }
-        let mut objects =
-            Self { path, pack, ranges: HashMap::new(), end: 0, added: Vec::new(), key };
+        let mut objects = Self {
+            path,
+            pack,
+            ranges: HashMap::new(),
+            end: 0,
+            flushed_end: 0,
+            added: Vec::new(),
+            key,
+        };
         objects.load().map_err(|source| Error::io(&objects.path, source))?;
+        objects.flushed_end = objects.end;
         Ok(objects)
     }
 
@@ -103,7 +113,8 @@ impl Objects {
         self.scan(length)
     }
 
-    /// Reads the frames that the index does not know.
+    /// Reads the frames that the index does not know, and leaves out those that are damaged: what has
+    /// the same contents is written again.
     fn scan(&mut self, length: u64) -> io::Result<()> {
         let mut head = [0; HEAD_BYTES];
         while self.end + HEAD_BYTES as u64 <= length {
@@ -113,30 +124,37 @@ impl Objects {
             let end = offset.checked_add(bytes).filter(|end| *end <= length);
             let (Some(end), MAGIC) = (end, head[0]) else { break };
             let (id, range) = (ObjectId(array(&head[2..34])), ObjectRange { offset, bytes });
-            let known = self.ranges.insert(id, range);
-            // Another key reads nothing of it, and must not cut it off.
-            let is_readable = (head[1] == SEALED) == self.key.is_some();
-            if is_readable && matches!(self.get(id), Err(Error::ObjectDamaged { .. })) {
-                match known {
-                    Some(known) => self.ranges.insert(id, known),
-                    None => self.ranges.remove(&id),
-                };
-                break;
-            }
-            self.added.push((id, range));
             self.end = end;
+            if self.contains(id) {
+                continue;
+            }
+            self.ranges.insert(id, range);
+            // Another key reads nothing of it: it is neither verified nor damaged.
+            let is_readable = (head[1] == SEALED) == self.key.is_some();
+            match self.get(id) {
+                Ok(_) => self.added.push((id, range)),
+                Err(error @ Error::ObjectDamaged { .. }) if is_readable => {
+                    tracing::warn!(%error, path = %self.path.display(), "left out");
+                    self.ranges.remove(&id);
+                }
+                Err(_) => {}
+            }
         }
         Ok(())
     }
 
     /// Cuts off what a crash left unfinished. Only with the lock held.
     pub(super) fn repair(&mut self) -> Result<(), Error> {
+        self.cut()?;
+        // What was checked just now need not be checked again.
+        self.flush()
+    }
+
+    fn cut(&self) -> Result<(), Error> {
         let result = self.pack.metadata().and_then(|found| {
             if found.len() > self.end { self.pack.set_len(self.end) } else { Ok(()) }
         });
-        result.map_err(|source| Error::io(&self.path, source))?;
-        // What was checked just now need not be checked again.
-        self.flush()
+        result.map_err(|source| Error::io(&self.path, source))
     }
 
     pub(super) fn id_of(&self, contents: &[u8]) -> ObjectId {
@@ -222,12 +240,20 @@ impl Objects {
         if self.id_of(&contents) == id { Ok(contents) } else { Err(damaged()) }
     }
 
+    pub(super) fn has_unflushed(&self) -> bool {
+        !self.added.is_empty()
+    }
+
     /// Everything that was added is on the disk when this returns.
     pub(super) fn flush(&mut self) -> Result<(), Error> {
         if self.added.is_empty() {
             return Ok(());
         }
-        self.pack.sync_data().map_err(|source| Error::io(&self.path, source))?;
+        if let Err(source) = self.pack.sync_data() {
+            self.forget_unflushed();
+            return Err(Error::io(&self.path, source));
+        }
+        self.flushed_end = self.end;
         let mut entries = Vec::with_capacity(self.added.len() * INDEX_BYTES);
         for (id, range) in self.added.drain(..) {
             entries.extend_from_slice(&id.0);
@@ -239,6 +265,18 @@ impl Objects {
             tracing::debug!(%error, "The index of a snapshot repository was not written");
         }
         Ok(())
+    }
+
+    /// After a flush that failed nobody knows what of it is on the disk, and a second flush would not
+    /// say: whoever needs these objects writes them again.
+    fn forget_unflushed(&mut self) {
+        let flushed_end = self.flushed_end;
+        self.ranges.retain(|_, range| range.offset < flushed_end);
+        self.added.retain(|(_, range)| range.offset < flushed_end);
+        self.end = flushed_end;
+        if let Err(error) = self.cut() {
+            tracing::error!(%error, "What could not be flushed stays in a snapshot repository");
+        }
     }
 
     fn extend_index(&self, entries: &[u8]) -> io::Result<()> {

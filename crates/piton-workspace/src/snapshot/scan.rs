@@ -79,8 +79,8 @@ impl Cache {
     fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         out.byte(CACHE_VERSION);
-        out.byte(u8::from(self.last.is_some()));
-        out.raw(&self.last.map_or([0; 32], |id| id.0));
+        // No object has the id of zeros.
+        out.raw(&self.last.map_or([0; 32], |last| last.0));
         for (path, (stat, id)) in &self.known {
             out.bytes(path);
             out.number(stat.bytes);
@@ -106,8 +106,7 @@ impl Cache {
         if input.byte()? != CACHE_VERSION {
             return Err(Malformed);
         }
-        let has_last = input.byte()? == 1;
-        let last = Some(ObjectId(input.array()?)).filter(|_| has_last);
+        let last = Some(ObjectId(input.array()?));
         let mut known = HashMap::new();
         while !input.is_empty() {
             let path = input.bytes()?.to_vec();

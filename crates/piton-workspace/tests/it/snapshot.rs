@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use piton_workspace::snapshot::tree::{ObjectId, Selection, changes};
+use piton_workspace::snapshot::tree::{Node, ObjectId, Selection, changes};
 use piton_workspace::snapshot::{
     Error, Force, Limits, Repository, Restored, SkipReason, SnapshotKey, Taken,
 };
@@ -329,10 +329,8 @@ fn every_flipped_byte_of_the_pack_is_noticed() {
         let repository = world.open();
         let intact = repository.load(taken.id).and_then(|snapshot| {
             snapshot.tree.nodes.values().try_for_each(|node| match node {
-                piton_workspace::snapshot::tree::Node::File { id, .. } => {
-                    repository.read(*id).map(drop)
-                }
-                piton_workspace::snapshot::tree::Node::Link { .. } => Ok(()),
+                Node::File { id, .. } => repository.read(*id).map(drop),
+                Node::Link { .. } => Ok(()),
             })
         });
         assert!(intact.is_err(), "byte {at}");
@@ -474,4 +472,101 @@ fn a_cut_off_restore_survives_pruning_and_keeps_later_edits() {
     drop(repository);
     world.restore(recovered.found.unwrap()).unwrap();
     assert_eq!(world.text("a"), "edited since");
+}
+
+impl World {
+    /// A snapshot whose flush a power failure came before; says where the pack ended without it.
+    fn take_unflushed(&self) -> (Taken, usize) {
+        let pack = self.repository.join("pack");
+        let flushed = fs::metadata(&pack).map_or(0, |found| usize::try_from(found.len()).unwrap());
+        let taken = self.open().take_unflushed(&self.workspace, &BTreeSet::new()).unwrap();
+        (taken, flushed)
+    }
+}
+
+/// Wants to show: a snapshot that was not flushed survives the end of its process.
+#[test]
+fn an_unflushed_snapshot_survives_its_process() {
+    let world = World::new();
+    world.write("a", "1");
+    world.take();
+    world.write("a", "2");
+    let (taken, _) = world.take_unflushed();
+    world.write("a", "3");
+    assert!(world.open().is_whole(taken.id));
+    world.take();
+    world.restore(taken.id).unwrap();
+    assert_eq!(world.text("a"), "2");
+}
+
+/// Wants to show: whatever a power failure leaves of a snapshot that was not flushed, no other snapshot
+/// is lost with it, nobody takes it for whole if it is not, and the next snapshot of the same files
+/// writes again what is missing.
+#[test]
+fn what_a_power_failure_leaves_of_a_snapshot_is_whole_or_written_again() {
+    let world = World::new();
+    world.write("a", "1");
+    world.write("b/c", "unchanged");
+    let first = world.take();
+    world.write("a", "2");
+    world.write("d", "added");
+    let (second, flushed) = world.take_unflushed();
+    let pack = world.repository.join("pack");
+    let good = fs::read(&pack).unwrap();
+    let caches = ["pack.index", "stats"].map(|name| world.repository.join(name));
+    let kept = caches.clone().map(|path| fs::read(path).unwrap());
+    let mut whole = 0;
+    // Every byte takes a minute: the steps are of no frame's length, and meet every part of one.
+    for at in (flushed..good.len()).step_by(13) {
+        let mut cut = good.clone();
+        cut.truncate(at);
+        let mut zeros = good.clone();
+        zeros[at..].fill(0);
+        let mut hole = good.clone();
+        hole[at] ^= 1;
+        for left in [cut, zeros, hole] {
+            fs::write(&pack, &left).unwrap();
+            for (path, bytes) in caches.iter().zip(&kept) {
+                fs::write(path, bytes).unwrap();
+            }
+            let repository = world.open();
+            assert!(repository.is_whole(first.id), "byte {at}: the flushed one");
+            assert!(!repository.is_whole(second.id), "byte {at}: taken for whole");
+            drop(repository);
+            let again = world.take();
+            assert_eq!(again.id, second.id);
+            let repository = world.open();
+            assert!(repository.is_whole(second.id), "byte {at}: not written again");
+            for id in repository.load(second.id).unwrap().tree.nodes.values() {
+                if let Node::File { id, .. } = id {
+                    repository.read(*id).unwrap();
+                    whole += 1;
+                }
+            }
+        }
+    }
+    assert!(whole > 0);
+}
+
+/// Wants to show: a snapshot that is not whole any more keeps no other one from being pruned.
+#[test]
+fn a_lost_snapshot_is_in_nobodys_way_when_others_are_pruned() {
+    let world = World::new();
+    world.write("a", "1");
+    let first = world.take();
+    world.write("a", "2");
+    let second = world.take();
+    world.write("a", "3");
+    let (third, _) = world.take_unflushed();
+    let pack = world.repository.join("pack");
+    let length = fs::metadata(&pack).unwrap().len();
+    fs::File::options().write(true).open(&pack).unwrap().set_len(length - 1).unwrap();
+    let mut repository = world.open();
+    assert!(repository.prune(&[second.id, third.id]).unwrap() > 0);
+    assert!(repository.is_whole(second.id));
+    assert!(!repository.is_whole(first.id) && !repository.is_whole(third.id));
+    drop(repository);
+    assert!(world.open().is_whole(second.id));
+    world.restore(second.id).unwrap();
+    assert_eq!(world.text("a"), "2");
 }

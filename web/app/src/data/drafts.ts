@@ -1,4 +1,5 @@
 // What was typed and not sent, per session: it survives a reload and a crash of the browser's page.
+import { signal } from "@preact/signals";
 import { load, save } from "../lib/storage.ts";
 
 const PREFIX = "piton.draft.";
@@ -6,13 +7,15 @@ const HISTORY_KEY = "piton.history";
 const HISTORY_MAX = 100;
 const ENTRY_CHARS_MAX = 4_000;
 
+/** The last draft could not be kept. */
+export const isDraftLost = signal(false);
+
 export function loadDraft(session: string): string {
   return load(PREFIX + session) ?? "";
 }
 
-/** False: there is no storage, and the draft is gone with the page. */
-export function saveDraft(session: string, text: string): boolean {
-  return save(PREFIX + session, text === "" ? null : text);
+export function saveDraft(session: string, text: string): void {
+  isDraftLost.value = !save(PREFIX + session, text === "" ? null : text);
 }
 
 /** Prompts that were sent from this browser, newest last. */

@@ -1,6 +1,7 @@
 // Everything on the home screen, live: sessions, tasks, and the open questions of those that wait.
 import { computed, effect, signal } from "@preact/signals";
 import { ListStore, type SessionSummary, type Wait } from "piton-client";
+import { SETTLE_MS } from "../lib/settled.ts";
 import { client, token } from "./account.ts";
 import { toSignal } from "./observe.ts";
 import { socket } from "./socket.ts";
@@ -71,3 +72,22 @@ export const shown = computed(() => {
 });
 
 export const needsYou = computed(() => list.value.sessions.filter((session) => groupOf(session) === "needs_you").length);
+
+/** What moves the rows that can be answered: their order, what they show, and notices above them. */
+const rowsKey = computed(() => {
+  const rows = shown.value.needs_you.map((session) => `${session.session_id} ${session.status} ${session.queue?.length ?? 0}`);
+  return [...rows, ...waits.value.map((wait) => wait.wait_id), homeConnection.value.phase, list.value.tasks.length].join("\n");
+});
+
+/** False until the rows have stood still for 300 ms: a click that was meant for another row must not answer. */
+export const rowsSettled = signal(false);
+let settling: ReturnType<typeof setTimeout> | undefined;
+
+effect(() => {
+  void rowsKey.value;
+  rowsSettled.value = false;
+  clearTimeout(settling);
+  settling = setTimeout(() => {
+    rowsSettled.value = true;
+  }, SETTLE_MS);
+});

@@ -1,6 +1,7 @@
 // Notifications when a session waits or ends, if the user allows them. Only from a page that is not looked at.
 import type { SessionChange } from "piton-client";
 import { sessionPath } from "../lib/router.ts";
+import { visible } from "../lib/text.ts";
 import { agentName } from "./agents.ts";
 import { listStore } from "./home.ts";
 import { wantsNotifications } from "./preferences.ts";
@@ -29,13 +30,14 @@ export function notificationFor({ before, after }: SessionChange): string | null
 
 async function show(change: SessionChange, text: string): Promise<void> {
   const { after } = change;
-  const options = { body: text, tag: after.session_id, data: sessionPath(after.session_id), icon: "/icon-192.png" };
+  const title = visible(titleOf(after));
+  const options = { body: visible(text), tag: after.session_id, data: sessionPath(after.session_id), icon: "/icon-192.png" };
   const worker = await navigator.serviceWorker?.getRegistration();
   if (worker) {
-    await worker.showNotification(titleOf(after), options);
+    await worker.showNotification(title, options);
     return;
   }
-  const shown = new Notification(titleOf(after), options);
+  const shown = new Notification(title, options);
   shown.onclick = () => {
     focus();
     location.hash = sessionPath(after.session_id);

@@ -1,13 +1,16 @@
 // /demo/browser-run: a loop that runs in this page, with the workspace of a Piton session as its sandbox.
 import { type HTMLAttributes, render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { createRun, type Run, type RunMessage } from "piton-client/run";
+import { browserStorage, createRun, type Run, type RunMessage, tabLock } from "piton-client/run";
 import { defineResumeBanner, type ResumeBannerElement } from "piton-client/run/banner";
-import { pitonSandbox } from "piton-client/run/piton";
+import { type JoinedJob, joinJob, pitonSandbox, recordJob } from "piton-client/run/piton";
 import { client } from "../data/account.ts";
 import { load, save } from "../lib/storage.ts";
 import { scriptedModel } from "./script.ts";
 
+const CHAT = "demo";
+const storage = browserStorage();
+const lock = tabLock({ storage });
 const SESSION_KEY = "piton.demo.session";
 
 /** The session whose workspace is used: the one of the last visit, or a new one. Its agent is not started. */
@@ -25,7 +28,9 @@ async function workspace(): Promise<string> {
 function makeRun(sessionId: string, token: string): Run {
   const sandbox = pitonSandbox({ token, sessionId, newSession: { title: "Browser run demo" }, onCreated: (made) => save(SESSION_KEY, made) });
   return createRun({
-    chatId: "demo",
+    chatId: CHAT,
+    storage,
+    lock,
     provider: "demo",
     model: "script",
     stream: scriptedModel,
@@ -45,6 +50,39 @@ function makeRun(sessionId: string, token: string): Run {
       },
     },
   });
+}
+
+/** A session whose agent runs on the server does the work: this page, and any that comes back, only follows it. */
+async function runOnServer(): Promise<void> {
+  const { session_id: jobId } = await client.call("post", "/api/v1/sessions", { body: { title: "Browser run demo on the server", agent_profile_id: "echo" } });
+  await recordJob({ chatId: CHAT, jobId, storage, lock });
+  await client.call("post", "/api/v1/sessions/{session_id}/messages", { path: { session_id: jobId }, body: { content: "stream 60 100" } });
+}
+
+/** The session that does the work, live; it stays on the page when it has ended. */
+function Job({ run, jobId }: { run: Run; jobId: string }) {
+  const [hasEnded, setHasEnded] = useState(false);
+  const [text, setText] = useState("");
+  useEffect(() => {
+    const joined: JoinedJob | null = joinJob(client, run.recovery);
+    if (!joined) return;
+    setHasEnded(false);
+    joined.ended.then(() => setHasEnded(true), (cause: unknown) => console.error(cause));
+    const unsubscribe = joined.store.view.subscribe((view) => {
+      const last = view.items.findLast((item) => item.type === "agent");
+      setText(last?.type === "agent" ? (last.text ?? "") : "");
+    });
+    return () => {
+      unsubscribe();
+      joined.close();
+    };
+  }, [run, jobId]);
+  return (
+    <section class="card stack" aria-label="Run on the server">
+      <p>{hasEnded ? "The run has ended on the server." : "The run continues on the server, whatever happens to this page."} <a href={`/#/s/${jobId}`}>Open the session</a></p>
+      <p id="job-answer" class="muted">{text}</p>
+    </section>
+  );
 }
 
 /** What a person should know about the browser's stores; one of the two is enough. */
@@ -79,6 +117,10 @@ function Demo() {
 
   const state = run?.getState();
   const isBusy = state?.status === "running";
+  const isJob = state?.recovery.status === "job";
+  const lastJob = useRef<string | null>(null);
+  if (state?.recovery.status === "job") lastJob.current = state.recovery.jobId;
+  const jobId = lastJob.current;
   return (
     <main class="page" id="main" aria-label="Browser run demo">
       <div class="page-inner stack">
@@ -92,6 +134,7 @@ function Demo() {
         {error && <p class="card" role="alert">{error}</p>}
         {state && storageSentence(state.storageProblems) && <p class="card" role="alert">{storageSentence(state.storageProblems)}</p>}
         <piton-resume-banner ref={banner} />
+        {run && jobId && <Job run={run} jobId={jobId} />}
         {state?.messages.map((message, at) => <Message key={at} message={message} />)}
         {state?.recovery.status === "offered" && state.recovery.checkpoint.accumulated && (
           <p class="card muted"><strong>model</strong> {state.recovery.checkpoint.accumulated} [cut off]</p>
@@ -99,10 +142,13 @@ function Demo() {
         {state?.text && <p class="card" aria-live="polite">{state.text}</p>}
         {state?.error && <p class="card" role="alert">{state.error.message}</p>}
         <div class="row-wrap">
-          <button type="button" class="button" data-look="primary" disabled={!run || isBusy} onClick={() => void run?.send("Write the three notes.").catch((cause: unknown) => setError(String(cause)))}>
+          <button type="button" class="button" data-look="primary" disabled={!run || isBusy || isJob} onClick={() => void run?.send("Write the three notes.").catch((cause: unknown) => setError(String(cause)))}>
             Start
           </button>
           <button type="button" class="button" disabled={!isBusy} onClick={() => run?.abort()}>Stop</button>
+          <button type="button" class="button" disabled={!run || isBusy || isJob} onClick={() => void runOnServer().then(() => run?.recovery.check()).catch((cause: unknown) => setError(String(cause)))}>
+            Run on the server
+          </button>
           <span class="muted">{isBusy ? `Round ${state.round}, ${state.phase ?? ""}` : (state?.status ?? "")}</span>
         </div>
       </div>

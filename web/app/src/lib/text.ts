@@ -15,18 +15,23 @@ export function readable(text: string): string {
   return text.replace(/\r\n?/g, "\n").replace(ANSI, "").replace(CONTROL, "").replace(BIDI, "");
 }
 
+function nameOf(found: string): string {
+  const code = found.codePointAt(0) ?? 0;
+  return `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
+}
+
 /** For commands, paths and diffs: what cannot be seen is shown by its name, since it would run. */
 export function revealed(text: string): string {
-  const named = (found: string) => {
-    const code = found.codePointAt(0) ?? 0;
-    return `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
-  };
-  return text
-    .replace(/\r\n/g, "\n")
-    .replace(BIDI, named)
-    .replace(INVISIBLE, named)
-    .replace(/\u001b/g, "␛")
-    .replace(CONTROL, named);
+  return visible(text).replace(INVISIBLE, nameOf);
+}
+
+// biome-ignore lint: control characters are what this is about.
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069\u061c]/;
+
+/** For everything on the page: what changes the order of a text, and controls, by their names. */
+export function visible(text: string): string {
+  if (!UNSEEN.test(text)) return text;
+  return text.replace(/\r\n/g, "\n").replace(BIDI, nameOf).replace(/\u001b/g, "␛").replace(CONTROL, nameOf);
 }
 
 /** Output of commands: colours are dropped, a progress line keeps its last state. */
@@ -58,6 +63,6 @@ export function safeHref(href: string): string | null {
 
 /** The first line of something, for lists. */
 export function firstLine(text: string, max = 160): string {
-  const line = readable(text).trim().split("\n", 1)[0] ?? "";
+  const line = visible(text).trim().split("\n", 1)[0] ?? "";
   return line.length > max ? `${line.slice(0, max - 1)}…` : line;
 }

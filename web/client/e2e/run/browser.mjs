@@ -1,4 +1,4 @@
-// Chromium through puppeteer-core: raw enough to freeze, stop and kill.
+// Chromium through puppeteer-core: raw enough to freeze, stop and kill. Firefox through the same, over WebDriver BiDi.
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -18,12 +18,27 @@ export function chromiumPath() {
   return found;
 }
 
+/** Null: it is not installed. */
+export function firefoxPath() {
+  return [process.env.FIREFOX, "/usr/bin/firefox-esr", "/usr/bin/firefox"].find((path) => path && existsSync(path)) ?? null;
+}
+
 /** A profile that outlives its browser. */
 export class Profile {
-  folder = mkdtempSync(join(tmpdir(), "piton-chromium-"));
   browser = null;
 
+  constructor(kind = "chromium") {
+    this.kind = kind;
+    this.folder = mkdtempSync(join(tmpdir(), `piton-${kind}-`));
+  }
+
   async open() {
+    if (this.kind === "firefox") {
+      this.browser = await puppeteer.launch({
+        browser: "firefox", executablePath: firefoxPath(), userDataDir: this.folder, headless: true, timeout: 60_000, protocolTimeout: 60_000,
+      });
+      return this.browser;
+    }
     // Chromium leaves a link to the killed browser behind.
     for (const name of ["SingletonLock", "SingletonSocket", "SingletonCookie"]) rmSync(join(this.folder, name), { force: true });
     this.browser = await puppeteer.launch({
@@ -83,21 +98,40 @@ export async function signalPages(browser, signal) {
 
 /** SIGKILL of a page, and of all others of its browser; ends when the browser has seen this page die. */
 export async function killPage(page) {
-  const crashed = new Promise((resolve) => page.once("error", resolve));
-  await signalPages(page.browser(), "SIGKILL");
-  await crashed;
+  let isDead = false;
+  page.once("error", () => {
+    isDead = true;
+  });
+  // A process that was just made for it may be missing in the list: asked again until it is gone.
+  for (let attempt = 0; attempt < 10 && !isDead; attempt++) {
+    await signalPages(page.browser(), "SIGKILL");
+    for (const end = Date.now() + 2_000; !isDead && Date.now() < end; ) await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  if (!isDead) throw new Error("the page does not die");
 }
 
 export async function openPage(browser, url) {
-  const page = await browser.newPage();
-  // A page that crashes is what these tests are about.
-  page.on("error", () => undefined);
-  await page.goto(url);
-  return { page };
+  for (let attempt = 1; ; attempt++) {
+    const page = await browser.newPage();
+    // A page that crashes is what these tests are about.
+    page.on("error", () => undefined);
+    const crashed = new Promise((resolve) => page.once("error", () => resolve("crashed")));
+    const opened = page.goto(url, { timeout: 10_000 }).then(() => "opened", (error) => error);
+    const how = await Promise.race([opened, crashed]);
+    if (how === "opened") return { page };
+    // Chromium may give it a process that the test before had killed: it crashes, or never loads.
+    await page.close({ runBeforeUnload: false }).catch(() => undefined);
+    if (attempt === 3) throw new Error(`${url} does not open: ${how}`);
+    console.log(`# opened again: ${how}`);
+  }
 }
 
 export async function waitFor(page, isSo, ...args) {
-  await page.waitForFunction(isSo, { timeout: 20_000, polling: 30 }, ...args);
+  if (page.browser().protocol !== "webDriverBiDi") return void (await page.waitForFunction(isSo, { timeout: 20_000, polling: 30 }, ...args));
+  // The page's policy does not let the driver make a function there.
+  for (const end = Date.now() + 20_000; !(await page.evaluate(isSo, ...args)); await new Promise((resolve) => setTimeout(resolve, 30))) {
+    if (Date.now() > end) throw new Error(`it did not happen within 20 s: ${isSo}`);
+  }
 }
 
 /** Presses a button of the banner as a user does. */

@@ -1,7 +1,7 @@
 // The package as its users get it: packed, installed into an empty Vite app and into a plain page, and run.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { access, cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -78,10 +78,12 @@ test("packed, installed, and run in Chromium", { timeout: 120_000 }, async (cont
     assert.ok(files.includes(`dist/${wanted}`), `${wanted} is in the package`);
   }
   assert.ok(!files.some((file) => /test|e2e|^src/.test(file)), files.join("\n"));
-  // Installed from the archive alone: what npm does, without asking a registry.
-  const installed = join(folder, "app", "node_modules", "piton-client");
-  await mkdir(installed, { recursive: true });
-  await run("tar", ["xzf", join(folder, packed.filename), "-C", installed, "--strip-components=1"]);
+  // As a stranger installs it; it needs no other package, so no registry is asked.
+  const app = join(folder, "app");
+  await mkdir(app);
+  await writeFile(join(app, "package.json"), JSON.stringify({ name: "app", private: true, type: "module" }));
+  await run("npm", ["install", "--offline", "--no-audit", "--no-fund", `../${packed.filename}`], { cwd: app });
+  const installed = join(app, "node_modules", "piton-client");
   const { dependencies = {} } = JSON.parse(await readFile(join(installed, "package.json"), "utf8"));
   assert.deepEqual(dependencies, {}, "it needs no other package");
 
@@ -95,9 +97,84 @@ test("packed, installed, and run in Chromium", { timeout: 120_000 }, async (cont
     await server.stop();
   });
 
+  await context.test("the README has no dead link", async () => {
+    const readme = await readFile(join(installed, "README.md"), "utf8");
+    const links = [...readme.matchAll(/\]\(([^)#]+)[^)]*\)/g)].map((found) => found[1]).filter((link) => !/^https?:/.test(link));
+    for (const link of links) await access(join(installed, link));
+  });
+
+  await context.test("its types, from outside", async () => {
+    await cp(join(CLIENT, "e2e/run/stranger.ts"), join(app, "stranger.ts"));
+    await writeFile(join(app, "ai.ts"), 'import { aiSdkStream } from "piton-client/run/ai-sdk";\nexport const stream = aiSdkStream({ model: () => "some/model" });\n');
+    await symlink(join(MODULES, "ai"), join(app, "node_modules", "ai"));
+    // The declarations of the SDK need others that an app may not have; those of this package are looked at.
+    for (const [file, module, ...more] of [["stranger.ts", "bundler"], ["stranger.ts", "nodenext"], ["ai.ts", "bundler", "--skipLibCheck"]]) {
+      const flags = ["--noEmit", "--strict", "--target", "es2022", "--lib", "es2022,dom,dom.iterable,dom.asynciterable", "--module", module === "bundler" ? "esnext" : module, "--moduleResolution", module, ...more];
+      const { stdout: found } = await run("node", [join(MODULES, "typescript/bin/tsc"), ...flags, file], { cwd: app }).catch((error) => error);
+      assert.equal(found, "", `${file}, ${module}: ${found}`);
+    }
+  });
+
+  await context.test("the page of the guide, as it is written there", async () => {
+    const guide = await readFile(join(CLIENT, "../../docs/guides/browser-runs.md"), "utf8");
+    await writeFile(join(app, "index.html"), /```html\n(<!doctype html>[^]*?)```/.exec(guide)[1]);
+    const server = await TestServer.start(app);
+    await server.makeBox("chat");
+    server.holdMs = 60_000;
+    const ask = async (page) => {
+      await page.type("input[name=prompt]", "tools");
+      await page.click("button");
+    };
+    const { page } = await openPage(profile.browser, `${server.address}/extra/index.html`);
+    await ask(page);
+    for (const end = Date.now() + 20_000; (await server.effects("chat")).length < 1; await new Promise((resolve) => setTimeout(resolve, 20))) {
+      assert.ok(Date.now() < end, "the tool did not run");
+    }
+    await page.close({ runBeforeUnload: false });
+    server.holdMs = 0;
+    const { page: back } = await openPage(profile.browser, `${server.address}/extra/index.html`);
+    await press(back, "Resume");
+    await waitFor(back, () => document.querySelector("#answer").textContent.includes("assistant: The line is there."));
+    assert.deepEqual(await server.effects("chat"), ["one"]);
+    await back.close();
+    await server.stop();
+  });
+
+  await context.test("an empty Vite app with React, and a loop of its own", async () => {
+    const own = join(folder, "react");
+    await mkdir(join(own, "node_modules"), { recursive: true });
+    await cp(installed, join(own, "node_modules", "piton-client"), { recursive: true });
+    for (const name of ["vite", "react", "react-dom", "scheduler"]) await symlink(join(MODULES, name), join(own, "node_modules", name));
+    await writeFile(join(own, "package.json"), JSON.stringify({ name: "app", type: "module" }));
+    await writeFile(join(own, "index.html"), '<!doctype html><title>app</title><div id="root"></div><script type="module" src="/main.js"></script>');
+    await cp(join(CLIENT, "e2e/run/react-page.js"), join(own, "main.js"));
+    await run("node", [join(MODULES, "vite/bin/vite.js"), "build", "--base=/extra/", "--logLevel=error"], { cwd: own });
+    const server = await TestServer.start(join(own, "dist"));
+    for (const kind of ["hook", "loop"]) {
+      await server.makeBox(kind);
+      server.stopAtWord = 20;
+      server.wordMs = 2;
+      const url = `${server.address}/extra/index.html?chat=${kind}&kind=${kind}`;
+      const { page } = await openPage(profile.browser, url);
+      await waitFor(page, () => document.querySelector("#send"));
+      await page.click("#send");
+      await waitFor(page, () => document.querySelector("#text").textContent.endsWith("w19 "));
+      await waitFor(page, (key) => localStorage.getItem(key)?.includes("w19 "), `run_checkpoint_${kind}`);
+      await page.close({ runBeforeUnload: false });
+      server.stopAtWord = Infinity;
+      const { page: back } = await openPage(profile.browser, url);
+      await waitFor(back, () => document.querySelector("#resume"));
+      await back.click("#resume");
+      await waitFor(back, () => document.querySelector("#last").textContent.endsWith("w149 "));
+      const summary = server.chat(kind).requests.at(-1).messages.at(-1).content;
+      assert.match(summary, /> w0 .*w19 \n/);
+      assert.equal(await back.evaluate(() => document.querySelector("#last").textContent.startsWith("w20 ")), true);
+      await back.close();
+    }
+    await server.stop();
+  });
+
   await context.test("an empty Vite app", async () => {
-    const app = join(folder, "app");
-    await writeFile(join(app, "package.json"), JSON.stringify({ name: "app", type: "module", dependencies: { "piton-client": "*" } }));
     await writeFile(join(app, "index.html"), HTML("/main.js"));
     await writeFile(join(app, "main.js"), MAIN((name) => `piton-client/${name}`));
     await symlink(join(MODULES, "vite"), join(app, "node_modules", "vite"));

@@ -4,6 +4,12 @@ import { createRun, gitTruth, systemClock, tabLock, browserStorage } from "/dist
 import { openAiStream } from "/dist/run/openai.js";
 
 const given = new URLSearchParams(location.search);
+// One of the page's last events alone must be enough: the others do not reach the package.
+if (given.has("only")) {
+  for (const type of ["visibilitychange", "freeze", "pagehide"]) {
+    if (type !== given.get("only")) addEventListener(type, (event) => event.stopImmediatePropagation(), { capture: true });
+  }
+}
 const chat = given.get("chat");
 const post = async (path, body) => {
   const response = await fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ chat, ...body }) });
@@ -31,6 +37,8 @@ window.run = createRun({
       repoId: given.get("repo") ?? "repo-1",
     }),
     truth: gitTruth((command) => post("/exec", { command })),
+    isAlive: () => post("/alive", {}),
+    create: () => post("/create", {}),
   },
   tools: {
     read: { description: "Reads a file", kind: "read", run: () => "line of the file\n".repeat(100) },
@@ -55,7 +63,10 @@ window.run = createRun({
     (window.events ??= []).push(event);
     post("/report", { event }).catch(() => undefined);
   },
-  limits: { flushEveryMs: Number(given.get("flushEveryMs") ?? 400) },
+  limits: {
+    flushEveryMs: Number(given.get("flushEveryMs") ?? 400),
+    ...(given.has("timeoutMs") ? { streamTimeoutMs: Number(given.get("timeoutMs")), toolTimeoutMs: Number(given.get("timeoutMs")) } : {}),
+  },
 });
 
 defineResumeBanner();

@@ -14,7 +14,6 @@ before(async () => {
   server = await TestServer.start();
   profile = new Profile();
   await profile.open();
-  console.log("# Firefox and WebKit are left out: these tests drive Chromium.");
 });
 after(async () => {
   await profile.remove();

@@ -12,11 +12,15 @@ const run = promisify(execFile);
 const DIST = fileURLToPath(new URL("../../dist/", import.meta.url));
 const HERE = fileURLToPath(new URL("./", import.meta.url));
 const TYPES = { ".js": "text/javascript", ".html": "text/html", ".json": "application/json", ".css": "text/css" };
-const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+// An answer that is held back does not hold up the end of the tests.
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms).unref());
 
 /** The words of the scripted answer; each is its own number, so that a part says where it ends. */
 export const WORDS = 150;
 export const words = (from, to) => Array.from({ length: to - from }, (_, n) => `w${from + n} `).join("");
+
+/** Of the script `large`: pieces of 49,000 characters, each its own number 7,000 times. */
+export const LARGE_PIECES = 105;
 
 export class TestServer {
   /** By chat: requests of the model, the word that was sent last, what the page said it had. */
@@ -25,6 +29,8 @@ export class TestServer {
   wordMs = 20;
   stopAtWord = Infinity;
   isProviderDown = false;
+  isSandboxGone = false;
+  isTruthDown = false;
   /** How long a tool's answer is held back after its effect. */
   holdMs = 0;
 
@@ -81,10 +87,17 @@ export class TestServer {
     let body = "";
     for await (const piece of request) body += piece;
     const input = body ? JSON.parse(body) : {};
-    const chat = this.chat(input.chat ?? url.searchParams.get("chat"));
+    input.chat ??= "chat";
+    const chat = this.chat(url.searchParams.get("chat") ?? input.chat);
     const json = (value) => response.writeHead(200, { "Content-Type": "application/json" }).end(JSON.stringify(value));
     switch (url.pathname) {
+      case "/alive":
+        return json(!this.isSandboxGone);
+      case "/create":
+        this.isSandboxGone = false;
+        return json(null);
       case "/exec": {
+        if (this.isTruthDown) return response.writeHead(502).end();
         const { stdout } = await run("sh", ["-c", input.command], { cwd: this.box(input.chat) });
         return json({ stdout, exitCode: 0 });
       }
@@ -99,7 +112,7 @@ export class TestServer {
         chat.reports.push(input.event);
         return json(null);
       case "/v1/chat/completions":
-        return this.model(url.searchParams.get("chat") ?? request.headers["x-chat"], input, response);
+        return this.model(url.searchParams.get("chat") ?? request.headers["x-chat"] ?? "chat", input, response);
       default:
         return response.writeHead(404).end();
     }
@@ -147,6 +160,18 @@ export class TestServer {
         send({ content: `w${word} ` });
         chat.sent.push([Date.now(), word]);
         await pause(this.wordMs);
+      }
+      return end("stop");
+    }
+    if (script === "large") {
+      // 5 MB, faster than any model.
+      const piece = (n) => `${String(n).padStart(6)} `.repeat(7_000);
+      const from = summary ? Number(/(\d{1,6}) *\n(?!>)/.exec(summary.slice(-4_000))?.[1] ?? -1) + 1 : 0;
+      for (let n = from; n < LARGE_PIECES && !response.destroyed; n++) {
+        if (n >= this.stopAtWord) await new Promise((resolve) => response.on("close", resolve));
+        if (response.destroyed) return;
+        send({ content: piece(n) });
+        await pause(20);
       }
       return end("stop");
     }

@@ -93,19 +93,19 @@ test("not offered, and why", async () => {
   await again.close();
 });
 
-test("aborted right before the page dies: not offered", async () => {
-  const { chat, page } = await hanging();
-  await page.evaluate(() => {
-    // The stores get nothing behind the synchronous flush: the page dies in the same task.
-    run.abort();
-    window.stop();
-  });
-  await page.close({ runBeforeUnload: false });
-  const again = await open(chat);
-  const { status, reason } = await recoveryOf(again);
-  assert.equal(status, "none");
-  assert.ok(["user_aborted", "no_checkpoint"].includes(reason), reason);
-  await again.close();
+test("the page's own active run is not offered to it, on whatever branch it is", async () => {
+  for (const more of [{}, { noLocks: "1" }]) {
+    const { page } = await hanging(more);
+    assert.deepEqual(await page.evaluate(() => run.recovery.check()).then(({ status, reason }) => [status, reason]), ["none", "owned_by_this_page"]);
+    assert.equal(await page.evaluate(() => document.querySelector("piton-resume-banner").hidden), true);
+    await page.evaluate(() => run.close());
+    await waitFor(page, () => run.getState().status === "interrupted");
+    server.stopAtWord = Infinity;
+    await page.evaluate(() => run.open());
+    await press(page, "Resume");
+    await waitFor(page, () => run.getState().status === "completed");
+    await page.close();
+  }
 });
 
 test("thirty rounds: no checkpoint over 15 KB", async () => {

@@ -8,6 +8,7 @@
 import type { LogRecord } from "../types.js";
 import { promptOf, promptText, textOf } from "./content.js";
 import { type AgentItem, type Item, NOTICE_KINDS, type NoticeItem, type NoticeKind, type ToolItem, type ToolState } from "./items.js";
+import { isInSegments, type Lineage, lineageOf, segmentsOf } from "./lineages.js";
 
 const NOTICES: ReadonlySet<string> = new Set(NOTICE_KINDS);
 
@@ -22,6 +23,8 @@ export class Conversation {
   #lastOfRun: { run_id: string; index: number } | null = null;
   /** The run that an agent works on at this moment: its calls without an outcome are pending. */
   #live: string | null = null;
+  /** How each lineage began, except the first: what a rewind left behind is marked. */
+  #lineages: readonly Lineage[] = [];
 
   /** All items in order: another array after each change, the same items where nothing changed. */
   get items(): readonly Item[] {
@@ -32,10 +35,22 @@ export class Conversation {
     return this.#shown;
   }
 
+  get lineages(): readonly Lineage[] {
+    return this.#lineages;
+  }
+
   /** Begins with what a server has put together. */
-  seed(items: readonly Item[]): void {
+  seed(items: readonly Item[], lineages: readonly Lineage[]): void {
     this.#items = items.slice();
+    this.#lineages = lineages;
     this.#index();
+    this.#markAbandoned();
+  }
+
+  /** Goes on behind an older record: what came after it stays, as what was left behind. */
+  startLineage(record: LogRecord): void {
+    this.#lineages = [...this.#lineages, lineageOf(record)];
+    this.#markAbandoned();
   }
 
   /** Older items, before those that are known. */
@@ -43,6 +58,8 @@ export class Conversation {
     const first = this.#items[0]?.seq ?? Number.POSITIVE_INFINITY;
     this.#items = [...older.filter((item) => item.seq < first), ...this.#items];
     this.#index();
+    // The page may be older than the last rewind.
+    this.#markAbandoned();
   }
 
   /** Which run an agent works on now; null: none. */
@@ -98,6 +115,18 @@ export class Conversation {
       } else if (item.type === "tool") {
         this.#calls.set(callKey(item.run_id, item.call_id), index);
       }
+    });
+  }
+
+  #markAbandoned(): void {
+    const segments = segmentsOf(this.#lineages);
+    this.#items.forEach((item, index) => {
+      // The record before a rewind of the conversation says that the same rewind restored files.
+      const isRestored = item.type === "notice" && item.kind === "workspace.restored";
+      const isCurrent = isInSegments(segments, item.seq) || (isRestored && isInSegments(segments, item.seq + 1));
+      if (isCurrent !== (item.abandoned === true)) return;
+      const { abandoned: _, ...rest } = item;
+      this.#replace(index, (isCurrent ? rest : { ...rest, abandoned: true }) as Item);
     });
   }
 
@@ -229,6 +258,10 @@ export class Conversation {
       code: optional(record["code"]),
       text: typeof text === "string" ? text : null,
     };
+    const checkpoint = optional(record["checkpoint_id"]) ?? optional(record["from_checkpoint_id"]);
+    if (kind === "workspace.restored") notice.files = Number(record["paths_count"]);
+    if (kind === "lineage.started") notice.from_seq = Number(record["from_seq"]);
+    if (checkpoint !== null && (kind === "workspace.restored" || kind === "lineage.started")) notice.checkpoint_id = checkpoint;
     this.#push(notice);
   }
 }

@@ -11,6 +11,8 @@ export interface UserItem {
   text: string | null;
   /** Null if it was redacted, or is larger than a page of messages shows: the record of `seq` has it. */
   content: PromptContent | null;
+  /** A rewind left it behind: it is not a part of the conversation as it is now. */
+  abandoned?: boolean;
 }
 
 export interface AgentItem {
@@ -26,6 +28,8 @@ export interface AgentItem {
   complete: boolean;
   /** A part of what the agent said is missing: it was over a limit. */
   truncated: boolean;
+  /** A rewind left it behind: it is not a part of the conversation as it is now. */
+  abandoned?: boolean;
 }
 
 export type ToolState = "pending" | "succeeded" | "failed" | "cancelled" | "unknown";
@@ -49,6 +53,8 @@ export interface ToolItem {
   /** `unknown`: it may have happened, wholly or in part. */
   status: ToolState;
   result: unknown;
+  /** A rewind left it behind: it is not a part of the conversation as it is now. */
+  abandoned?: boolean;
 }
 
 /** Something that happened to the conversation: the record's kind says what. */
@@ -62,6 +68,14 @@ export interface NoticeItem {
   code: string | null;
   /** Of an error: what it says. */
   text: string | null;
+  /** Of a rewind: where it went back to. */
+  checkpoint_id?: string;
+  /** Of a rewind of the conversation: its last record that is still a part of it. */
+  from_seq?: number;
+  /** Of a rewind of the files: how many were restored. */
+  files?: number;
+  /** A rewind left it behind: it is not a part of the conversation as it is now. */
+  abandoned?: boolean;
 }
 
 export const NOTICE_KINDS = [
@@ -80,6 +94,8 @@ export const NOTICE_KINDS = [
   "executor.error",
   "executor.abandoned",
   "prompt.prepared",
+  "workspace.restored",
+  "lineage.started",
   "session.closed",
 ] as const;
 export type NoticeKind = (typeof NOTICE_KINDS)[number];

@@ -4,6 +4,7 @@ import { AgentFeatures } from "./agent.js";
 import { promptOf, promptText, textOf } from "./content.js";
 import { Conversation, object, optional, string } from "./conversation.js";
 import type { Item } from "./items.js";
+import type { Lineage } from "./lineages.js";
 
 export type RunPhase = "open" | "paused" | "interrupted" | "dismissed" | "ended";
 export type Outcome = "completed" | "failed" | "cancelled";
@@ -57,6 +58,8 @@ export interface SessionView {
   title: string | null;
   task_id: string | null;
   agent_profile_id: string | null;
+  /** The name of the graph that the session runs; null if an agent works in it. */
+  graph: string | null;
   last_seq: number;
   items: readonly Item[];
   run: RunView | null;
@@ -67,6 +70,8 @@ export interface SessionView {
   agent: AgentView;
   /** How the session was closed; null while it is open. */
   closed: Outcome | null;
+  /** How the lineages of the conversation began, except the first. */
+  lineages: readonly Lineage[];
   /** As the server derives it; null until it was said. */
   status: StatusView | null;
 }
@@ -77,6 +82,8 @@ export interface SessionSeed {
   title: string | null;
   task_id: string | null;
   agent_profile_id: string | null;
+  /** The name of the graph that the session runs; null if an agent works in it. */
+  graph: string | null;
   last_seq: number;
   items: readonly Item[];
   run: RunView | null;
@@ -85,6 +92,7 @@ export interface SessionSeed {
   queue: readonly QueueEntry[];
   agent: AgentView;
   closed: Outcome | null;
+  lineages: readonly Lineage[];
   status: StatusView;
   execution_id: string | null;
 }
@@ -99,6 +107,7 @@ export class SessionFold {
   readonly #conversation = new Conversation();
   readonly #features = new AgentFeatures();
   #info = { session_id: null as string | null, title: null as string | null, task_id: null as string | null, agent_profile_id: null as string | null };
+  #graph: string | null = null;
   #lastSeq = 0;
   #run: Run | null = null;
   #queue: QueueEntry[] = [];
@@ -109,6 +118,7 @@ export class SessionFold {
   seed(seed: SessionSeed): void {
     const { session_id, title, task_id, agent_profile_id } = seed;
     this.#info = { session_id, title, task_id, agent_profile_id };
+    this.#graph = seed.graph;
     this.#lastSeq = seed.last_seq;
     this.#run = seed.run && { view: seed.run, waits: new Map(seed.waits.map((wait) => [wait.wait_id, wait])), interruption: seed.interruption };
     this.#queue = [...seed.queue];
@@ -116,7 +126,7 @@ export class SessionFold {
     this.#status = seed.status;
     this.#executionId = seed.execution_id;
     this.#features.seed(seed.agent);
-    this.#conversation.seed(seed.items);
+    this.#conversation.seed(seed.items, seed.lineages);
     this.#setLive();
   }
 
@@ -133,6 +143,7 @@ export class SessionFold {
     const run = this.#run;
     return {
       ...this.#info,
+      graph: this.#graph,
       last_seq: this.#lastSeq,
       items: this.#conversation.items,
       run: run?.view ?? null,
@@ -141,6 +152,7 @@ export class SessionFold {
       queue: this.#queue,
       agent: this.#features.view,
       closed: this.#closed,
+      lineages: this.#conversation.lineages,
       status: this.#status,
     };
   }
@@ -196,6 +208,13 @@ export class SessionFold {
         break;
       case "session.closed":
         this.#closed = record["outcome"] as Outcome;
+        break;
+      case "graph.bound":
+        this.#graph = optional(record["name"]);
+        break;
+      case "lineage.started":
+        // What a graph did is folded beside the conversation.
+        if (this.#graph === null) this.#conversation.startLineage(record);
         break;
       case "executor.starting":
         this.#executionId = optional(record["execution_id"]);

@@ -129,7 +129,7 @@ export function contentOf(state: RecoveryState): Content | null {
     case "job":
       return { sentence: state.sentence, detail: null, buttons: [] };
     case "none":
-      if (state.reason === "no_checkpoint" || state.reason === "user_aborted") return null;
+      if (["no_checkpoint", "user_aborted", "owned_by_this_page"].includes(state.reason)) return null;
       return {
         sentence: state.sentence,
         detail: null,

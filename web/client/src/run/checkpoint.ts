@@ -56,6 +56,7 @@ function wrongField(value: Record<string, unknown>): string | undefined {
     repoId: text, runId: text, round: isCount, baseMessageCount: isCount, trimmedMessages: isCount, userAborted: flag,
     coderDelegationActive: flag, lastCoderState: textOrNull, jobId: textOrNull,
     phase: (field) => PHASES.includes(field as LoopPhase),
+    accumulatedFrom: (field) => field === undefined || isCount(field),
     deltaMessages: (field) => Array.isArray(field) && field.every(isMessage),
   };
   return Object.keys(checks).find((key) => !checks[key]?.(value[key]));
@@ -98,14 +99,8 @@ export function withOpenCallsAnswered(messages: RunMessage[]): RunMessage[] {
   return messages.concat(unknown);
 }
 
-/** About the bytes of the text in UTF-8: exact for ASCII, and cheap enough for every save. */
 export function bytesOf(text: string): number {
-  let bytes = text.length;
-  for (let at = 0; at < text.length; at++) {
-    const code = text.charCodeAt(at);
-    if (code > 0x7f) bytes += code > 0x7ff && (code < 0xd800 || code > 0xdfff) ? 2 : 1;
-  }
-  return bytes;
+  return new TextEncoder().encode(text).length;
 }
 
 const LEFT_OUT = /^\[(\d+) earlier messages of this run were left out/;

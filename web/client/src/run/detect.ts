@@ -1,7 +1,7 @@
 /** Was a run of this chat interrupted, and may it be offered? Every refusal has its reason. */
-import type { TabLock } from "./lock.js";
+import type { HeldLock, TabLock } from "./lock.js";
 import type { RunStorage } from "./storage.js";
-import { type Clock, type RunCheckpoint, type RunIdentity, systemClock } from "./types.js";
+import { type Clock, type RunCheckpoint, RunError, type RunIdentity, systemClock } from "./types.js";
 
 /** A checkpoint older than this belongs to a sandbox that has ended. */
 export const MAX_AGE_MS = 25 * 60 * 1000;
@@ -16,6 +16,7 @@ export type RefusalReason =
   | "branch_changed"
   | "repository_changed"
   | "user_aborted"
+  | "owned_by_this_page"
   | "owned_by_other_tab";
 
 export type Detection =
@@ -37,19 +38,16 @@ export async function detectInterruptedRun(options: DetectOptions): Promise<Dete
   const loaded = await storage.load(chatId);
   const { checkpoint } = loaded;
   if (!checkpoint) {
-    const reason = loaded.problems.includes("checkpoint_newer")
-      ? "checkpoint_newer"
-      : loaded.problems.includes("checkpoint_damaged")
-        ? "checkpoint_damaged"
-        : loaded.problems.includes("indexed_db_failed")
-          ? "storage_unavailable"
-          : "no_checkpoint";
-    return refuse(reason, null);
+    const { problems } = loaded;
+    const found = (["checkpoint_newer", "checkpoint_damaged"] as const).find((problem) => problems.includes(problem));
+    return refuse(found ?? (problems.includes("indexed_db_failed") ? "storage_unavailable" : "no_checkpoint"), null);
   }
+  // What is active was not interrupted, on whatever branch it is.
+  const owner = await lock.ownerOf(chatId);
+  if (owner) return refuse(owner, checkpoint);
   const now = (options.clock ?? systemClock).now();
   const refusal = refusalOf(checkpoint, options.current ?? {}, now, options.maxAgeMs ?? MAX_AGE_MS);
   if (refusal) return refusal;
-  if (await lock.isHeldElsewhere(chatId)) return refuse("owned_by_other_tab", checkpoint);
   return { offered: true, checkpoint, ageMs: Math.max(0, now - checkpoint.savedAt) };
 }
 
@@ -87,9 +85,18 @@ const SENTENCES: Record<RefusalReason, string> = {
   branch_changed: "The run belongs to another branch. Switch back to resume it.",
   repository_changed: "The run belongs to another repository. Switch back to resume it.",
   user_aborted: "You stopped this run.",
+  owned_by_this_page: "The run is active in this page.",
   owned_by_other_tab: "The run is active in another tab.",
 };
 
 export function refuse(reason: RefusalReason, checkpoint: RunCheckpoint | null): Extract<Detection, { offered: false }> {
   return { offered: false, reason, sentence: SENTENCES[reason], checkpoint };
+}
+
+/** Takes the run of a chat. Throws `owned_by_this_page` or `owned_by_other_tab`. */
+export async function takeRun(lock: TabLock, chatId: string): Promise<HeldLock> {
+  const held = await lock.acquire(chatId);
+  if (held) return held;
+  const owner = (await lock.ownerOf(chatId)) ?? "owned_by_other_tab";
+  throw new RunError(owner, SENTENCES[owner]);
 }

@@ -1,8 +1,7 @@
 /** Browser runs: an agent loop in a page that survives a locked phone. */
 export { activeKey, checkpointKey, parseCheckpoint, trimMessages, WARN_BYTES } from "./checkpoint.js";
 export { type Detection, detectInterruptedRun, type DetectOptions, MAX_AGE_MS, type RefusalReason } from "./detect.js";
-export { instrument, type InstrumentedLoop, type InstrumentOptions, type OwnLoop } from "./instrument.js";
-export { type HeldLock, tabLock, type TabLock, type TabLockOptions } from "./lock.js";
+export { type HeldLock, type LockOwner, tabLock, type TabLock, type TabLockOptions } from "./lock.js";
 export { type CoderState, formatCoderState, RunRecorder, type RecorderOptions, type RecorderStart } from "./recorder.js";
 export {
   type Conversation, Recovery, type RecoveryOptions, type RecoveryProblem, type RecoveryState, restore, type RestoredRun,

@@ -2,6 +2,7 @@
 import { type PartOptions, partsOf } from "./parts.js";
 import type { RunRecorder } from "./recorder.js";
 import type { Recovery, RestoredRun } from "./recovery.js";
+import { CLOSED } from "./run.js";
 import { RunError, type RunMessage } from "./types.js";
 
 export interface OwnLoop {
@@ -21,6 +22,18 @@ export interface InstrumentedLoop<Args extends unknown[]> {
   /** Begins a run; the promise is that of the loop. */
   start(...args: Args): Promise<void>;
   abort(): void;
+  /** Lets go of the chat. A loop that is active is interrupted: its checkpoint stays, and is offered to the next page. */
+  close(): void;
+}
+
+interface Active {
+  recorder: RunRecorder | null;
+  stopping: AbortController;
+}
+
+/** Why the loop was stopped; whatever it throws then. */
+function codeOf({ reason }: AbortSignal): string | null {
+  return reason instanceof RunError ? reason.code : null;
 }
 
 /** A loop that returns has ended normally; one that throws after the page slept was interrupted. */
@@ -28,11 +41,21 @@ export function instrument<Args extends unknown[]>(
   ownLoop: (loop: OwnLoop, ...args: Args | []) => Promise<void>,
   options: InstrumentOptions,
 ): InstrumentedLoop<Args> {
-  let active: { recorder: RunRecorder; stopping: AbortController } | null = null;
+  let active: Active | null = null;
 
   const run = async (restored: RestoredRun | null, args: Args | []): Promise<void> => {
     if (active) throw new RunError("run_in_progress", "The run is active.");
-    const stopping = new AbortController();
+    const own: Active = { recorder: null, stopping: new AbortController() };
+    active = own;
+    try {
+      await runAlone(own, restored, args);
+    } finally {
+      active = null;
+    }
+  };
+
+  const runAlone = async (own: Active, restored: RestoredRun | null, args: Args | []): Promise<void> => {
+    const { signal } = own.stopping;
     if (!restored) await parts.recovery.giveUp();
     const recorder = await parts.newRecorder(restored?.provider ?? options.provider, restored?.model ?? options.model);
     const messages = restored ? restored.messages : [...(await parts.conversation.load())];
@@ -41,19 +64,20 @@ export function instrument<Args extends unknown[]>(
       deltaMessages: restored ? restored.deltaMessages : [],
       ...(restored ? { resumes: restored.checkpoint } : {}),
     });
-    recorder.onLost = () => stopping.abort(new RunError("lock_lost", "Another tab has taken the run over."));
-    active = { recorder, stopping };
+    recorder.onLost = () => own.stopping.abort(new RunError("lock_lost", "Another tab has taken the run over."));
+    own.recorder = recorder;
     const suspensions = recorder.suspensions;
     try {
-      await ownLoop({ recorder, messages, restored, signal: stopping.signal }, ...args);
+      // Stopped before there was a recorder to tell.
+      if (codeOf(signal) === "aborted") recorder.abort();
+      signal.throwIfAborted();
+      await ownLoop({ recorder, messages, restored, signal }, ...args);
       await recorder.end("clear");
     } catch (error) {
       const isInterrupted = recorder.suspensions > suspensions || recorder.isResumeUnanswered;
-      const isLost = error instanceof RunError && error.code === "lock_lost";
+      const isLost = codeOf(signal) === "lock_lost" || codeOf(signal) === CLOSED;
       await recorder.end((isInterrupted || isLost) && !recorder.isAborted ? "keep" : "clear");
       throw error;
-    } finally {
-      active = null;
     }
   };
 
@@ -62,8 +86,12 @@ export function instrument<Args extends unknown[]>(
     recovery: parts.recovery,
     start: (...args) => run(null, args),
     abort: () => {
-      active?.recorder.abort();
+      active?.recorder?.abort();
       active?.stopping.abort(new RunError("aborted", "The run was stopped."));
+    },
+    close: () => {
+      parts.recovery.close();
+      active?.stopping.abort(new RunError(CLOSED, "The run was closed."));
     },
   };
 }

@@ -5,7 +5,7 @@
  */
 import { activeKey } from "./checkpoint.js";
 import type { Fence, RunStorage } from "./storage.js";
-import { type Clock, systemClock } from "./types.js";
+import { type Clock, messageOf, RunError, systemClock } from "./types.js";
 
 export interface HeldLock {
   readonly owner: string;
@@ -14,11 +14,15 @@ export interface HeldLock {
   release(): Promise<void>;
 }
 
+/** Who has the run of a chat. Also the reasons with which it is not offered. */
+export type LockOwner = "owned_by_this_page" | "owned_by_other_tab";
+
 export interface TabLock {
-  /** `null`: another tab has it. */
+  /** `null`: it is taken. */
   acquire(chatId: string): Promise<HeldLock | null>;
-  isHeldElsewhere(chatId: string): Promise<boolean>;
-  /** Waits until no other tab has it. */
+  /** `null`: nobody has it. */
+  ownerOf(chatId: string): Promise<LockOwner | null>;
+  /** Waits until nobody has it. */
   whenFree(chatId: string, signal: AbortSignal): Promise<void>;
 }
 
@@ -28,7 +32,11 @@ export interface TabLockOptions {
   /** `null` does without Web Locks. */
   locks?: LockManager | null;
   localStorage?: Storage | null;
+  /** What this page holds: owners by chat. By default one for all lock objects of the page. */
+  heldHere?: Map<string, string>;
 }
+
+const HELD_HERE = new Map<string, string>();
 
 /** A page that was just left may hold its lock for a moment. */
 const RELEASE_GRACE_MS = 400;
@@ -37,7 +45,7 @@ const ANSWER_TIMEOUT_MS = 700;
 const POLL_MS = 2_000;
 
 export function tabLock(options: TabLockOptions): TabLock {
-  const locks = options.locks === undefined ? (globalThis.navigator?.locks ?? null) : options.locks;
+  const locks = options.locks === undefined ? globalThis.navigator?.locks : options.locks;
   return locks ? new WebLock(locks, options) : new LeaseLock(options);
 }
 
@@ -58,7 +66,7 @@ function flag({ localStorage: given }: TabLockOptions, chatId: string, value: { 
 class WebLock implements TabLock {
   readonly #clock: Clock;
   readonly #options: TabLockOptions;
-  readonly #mine = new Set<string>();
+  readonly #mine: Map<string, string>;
 
   readonly #locks: LockManager;
 
@@ -66,6 +74,7 @@ class WebLock implements TabLock {
     this.#locks = locks;
     this.#clock = options.clock ?? systemClock;
     this.#options = options;
+    this.#mine = options.heldHere ?? HELD_HERE;
   }
 
   async acquire(chatId: string): Promise<HeldLock | null> {
@@ -79,7 +88,7 @@ class WebLock implements TabLock {
   }
 
   #tryAcquire(chatId: string, name: string): Promise<HeldLock | null> {
-    if (this.#mine.has(name)) return Promise.resolve(null);
+    if (this.#mine.has(chatId)) return Promise.resolve(null);
     return new Promise((resolve, reject) => {
       const ended = this.#locks.request(name, { ifAvailable: true }, (lock) => {
         if (!lock) {
@@ -87,30 +96,31 @@ class WebLock implements TabLock {
           return undefined;
         }
         const owner = newOwner();
-        this.#mine.add(name);
+        this.#mine.set(chatId, owner);
         flag(this.#options, chatId, { owner, at: this.#clock.now() });
         return new Promise<void>((free) => {
           const release = async () => {
             flag(this.#options, chatId, null);
             free();
             await ended;
-            this.#mine.delete(name);
+            this.#mine.delete(chatId);
           };
           resolve({ owner, release });
         });
       });
-      ended.catch(reject);
+      // Denied where the site may store nothing.
+      ended.catch((error: unknown) => reject(new RunError("storage_unavailable", messageOf(error), { cause: error })));
     });
   }
 
-  async isHeldElsewhere(chatId: string): Promise<boolean> {
+  async ownerOf(chatId: string): Promise<LockOwner | null> {
     const name = activeKey(chatId);
     const until = this.#clock.now() + RELEASE_GRACE_MS;
     for (;;) {
       const { held = [] } = await this.#locks.query();
-      if (!held.some((lock) => lock.name === name)) return false;
-      if (this.#mine.has(name)) return false;
-      if (this.#clock.now() >= until) return true;
+      if (!held.some((lock) => lock.name === name)) return null;
+      if (this.#mine.has(chatId)) return "owned_by_this_page";
+      if (this.#clock.now() >= until) return "owned_by_other_tab";
       await pause(this.#clock, 50);
     }
   }
@@ -124,12 +134,13 @@ class LeaseLock implements TabLock {
   readonly #clock: Clock;
   readonly #options: TabLockOptions;
   readonly #storage: RunStorage;
-  readonly #mine = new Map<string, string>();
+  readonly #mine: Map<string, string>;
 
   constructor(options: TabLockOptions) {
     this.#clock = options.clock ?? systemClock;
     this.#options = options;
     this.#storage = options.storage;
+    this.#mine = options.heldHere ?? HELD_HERE;
   }
 
   async acquire(chatId: string): Promise<HeldLock | null> {
@@ -153,14 +164,15 @@ class LeaseLock implements TabLock {
     return { owner, fence: { owner }, release };
   }
 
-  async isHeldElsewhere(chatId: string): Promise<boolean> {
+  async ownerOf(chatId: string): Promise<LockOwner | null> {
     const lease = await this.#storage.updateLease(chatId, (seen) => seen);
-    if (!lease || this.#mine.get(chatId) === lease.owner) return false;
-    return this.#isAlive(chatId, lease.owner);
+    if (!lease) return null;
+    if (this.#mine.get(chatId) === lease.owner) return "owned_by_this_page";
+    return (await this.#isAlive(chatId, lease.owner)) ? "owned_by_other_tab" : null;
   }
 
   async whenFree(chatId: string, signal: AbortSignal): Promise<void> {
-    while (!signal.aborted && (await this.isHeldElsewhere(chatId))) await pause(this.#clock, POLL_MS, signal);
+    while (!signal.aborted && (await this.ownerOf(chatId))) await pause(this.#clock, POLL_MS, signal);
     signal.throwIfAborted();
   }
 

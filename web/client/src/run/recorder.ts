@@ -3,6 +3,7 @@
  * moment, so that a page that is being hidden can write them before it is suspended.
  */
 import { bytesOf, trimMessages, WARN_BYTES } from "./checkpoint.js";
+import { takeRun } from "./detect.js";
 import type { HeldLock, TabLock } from "./lock.js";
 import type { RunStorage } from "./storage.js";
 import { safely, type RunTelemetry } from "./telemetry.js";
@@ -90,11 +91,10 @@ export class RunRecorder {
     this.#warnBytes = options.warnBytes ?? WARN_BYTES;
   }
 
-  /** Takes the run. Throws `owned_by_other_tab`. */
+  /** Takes the run. Throws `owned_by_this_page`, `owned_by_other_tab` or `owned_by_server`. */
   async begin(start: RecorderStart): Promise<void> {
     const { chatId, storage, lock } = this.#options;
-    this.#held = await lock.acquire(chatId);
-    if (!this.#held) throw new RunError("owned_by_other_tab", "The run is active in another tab.");
+    this.#held = await takeRun(lock, chatId);
     try {
       const loaded = await storage.load(chatId, start.resumes ? undefined : "forWriting");
       if (start.resumes && loaded.checkpoint?.writeSeq !== start.resumes.writeSeq) {

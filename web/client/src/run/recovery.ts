@@ -3,8 +3,8 @@
  * with the workspace and continued. Headless; the banner is one way to show it.
  */
 import { openCalls, withOpenCallsAnswered } from "./checkpoint.js";
-import { detectInterruptedRun, type RefusalReason, refusalOf, refuse } from "./detect.js";
-import type { TabLock } from "./lock.js";
+import { detectInterruptedRun, type RefusalReason, refusalOf, refuse, takeRun } from "./detect.js";
+import type { LockOwner, TabLock } from "./lock.js";
 import type { RunStorage } from "./storage.js";
 import { interruptionSummary, type Truth } from "./summary.js";
 import { safely, type RunTelemetry } from "./telemetry.js";
@@ -110,7 +110,7 @@ export class Recovery {
     if (!found.offered) {
       const { reason, sentence, checkpoint } = found;
       if (reason !== "no_checkpoint") this.#report({ type: "refused", chatId, phase: checkpoint?.phase ?? null, reason });
-      if (reason === "owned_by_other_tab") this.#checkWhenFree();
+      if (isOwned(reason)) this.#checkWhenFree();
       return this.#set({ status: "none", reason, sentence, checkpoint });
     }
     const { checkpoint, ageMs } = found;
@@ -133,7 +133,8 @@ export class Recovery {
       // Another tab may have ended the run since it was offered, and time has passed.
       const { checkpoint } = await storage.load(chatId);
       if (!checkpoint) return this.#set({ status: "none", ...refuse("no_checkpoint", null) });
-      if (await this.#options.lock.isHeldElsewhere(chatId)) return this.#refused("owned_by_other_tab", checkpoint);
+      const owner = await this.#options.lock.ownerOf(chatId);
+      if (owner) return this.#refused(owner, checkpoint);
       const current = await Promise.resolve().then(() => sandbox.identity()).catch(() => null);
       const refusal = refusalOf(checkpoint, current ?? {}, asked, maxAgeMs);
       if (refusal) return this.#refused(refusal.reason, checkpoint);
@@ -174,10 +175,9 @@ export class Recovery {
     if (checkpoint && !checkpoint.jobId) await this.dismiss();
   }
 
-  /** As the owner of the run. Throws `owned_by_other_tab`. */
+  /** As the owner of the run. Throws as `takeRun` does. */
   async #alone(act: () => Promise<void>): Promise<void> {
-    const held = await this.#options.lock.acquire(this.#options.chatId);
-    if (!held) throw new RunError("owned_by_other_tab", refuse("owned_by_other_tab", null).sentence);
+    const held = await takeRun(this.#options.lock, this.#options.chatId);
     try {
       await act();
     } finally {
@@ -189,12 +189,13 @@ export class Recovery {
   failed(checkpoint: RunCheckpoint, error: unknown): RecoveryState {
     const code = error instanceof RunError ? error.code : "resume_failed";
     this.#report({ type: "resume_failed", chatId: this.#options.chatId, phase: checkpoint.phase, reason: code });
-    if (code === "owned_by_other_tab" || code === "lock_lost") return this.#refused("owned_by_other_tab", checkpoint);
+    if (isOwned(code)) return this.#refused(code, checkpoint);
+    if (code === "lock_lost") return this.#refused("owned_by_other_tab", checkpoint);
     const problem = { code, sentence: messageOf(error), canResumeWithoutTruth: code === "truth_unavailable" };
     return this.#set({ status: "offered", sentence: offer(checkpoint), checkpoint, problem });
   }
 
-  /** Stops waiting for other tabs. */
+  /** Stops waiting for the end of a run that is active. */
   close(): void {
     this.#waiting?.abort();
   }
@@ -251,11 +252,11 @@ export class Recovery {
 
   #refused(reason: RefusalReason, checkpoint: RunCheckpoint): RecoveryState {
     this.#report({ type: "refused", chatId: this.#options.chatId, phase: checkpoint.phase, reason });
-    if (reason === "owned_by_other_tab") this.#checkWhenFree();
+    if (isOwned(reason)) this.#checkWhenFree();
     return this.#set({ status: "none", ...refuse(reason, checkpoint) });
   }
 
-  /** The other tab may end without ending its run. */
+  /** Its owner may end without ending the run. */
   #checkWhenFree(): void {
     this.#waiting?.abort();
     const waiting = new AbortController();
@@ -273,6 +274,10 @@ export class Recovery {
     for (const listener of this.#listeners) listener();
     return state;
   }
+}
+
+function isOwned(reason: string): reason is LockOwner {
+  return reason === "owned_by_this_page" || reason === "owned_by_other_tab";
 }
 
 function offer(checkpoint: RunCheckpoint): string {

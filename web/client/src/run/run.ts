@@ -95,6 +95,8 @@ export interface RunState {
 
 export type RunOutcome = Exclude<RunState["status"], "idle" | "running">;
 
+/** The code of an interruption by `close`. */
+export const CLOSED = "run_closed";
 const ROUNDS_MAX = 200;
 const STREAM_TIMEOUT_MS = 120_000;
 const TOOL_TIMEOUT_MS = 10 * 60_000;
@@ -142,15 +144,16 @@ export class Run {
     return () => this.#listeners.delete(listener);
   };
 
-  /** Reads the conversation and looks for an interrupted run. Call it when the page is loaded. */
+  /** Reads the conversation and looks for an interrupted run. Call it when the page is loaded. An active run is left alone. */
   async open(): Promise<RecoveryState> {
+    if (this.#stopping) return this.recovery.getState();
     this.#set({ messages: await this.#parts.conversation.load() });
     return this.recovery.check();
   }
 
   /** Begins a run. An interrupted one is given up first; what it had said stays in the conversation. */
   async send(content: string): Promise<RunOutcome> {
-    this.#begin();
+    const stopping = this.#begin();
     let recorder: RunRecorder | null = null;
     try {
       await this.recovery.giveUp();
@@ -160,7 +163,7 @@ export class Run {
       await recorder.begin({ baseMessageCount: messages.length, deltaMessages: [{ role: "user", content }] });
       messages.push({ role: "user", content });
       await this.#persist(recorder, messages);
-      return await this.#loop(recorder, messages, 1, provider, model);
+      return await this.#loop(stopping, recorder, messages, 1, provider, model);
     } catch (error) {
       await recorder?.end("keep");
       this.#finish("error", error);
@@ -175,17 +178,23 @@ export class Run {
     this.#stopping?.abort(new RunError("aborted", "The run was stopped."));
   }
 
+  /**
+   * Lets go of the chat. A run that is active is interrupted: its checkpoint stays, and the next page or `Run` that
+   * opens the chat is offered it.
+   */
   close(): void {
     this.recovery.close();
+    this.#stopping?.abort(new RunError(CLOSED, "The run was closed."));
   }
 
   async #continue(restored: RestoredRun): Promise<void> {
-    this.#begin();
+    const stopping = this.#begin();
     const asked = this.#clock.now();
     const { checkpoint, provider, model } = restored;
-    const recorder = await this.#parts.newRecorder(provider, model);
+    let recorder: RunRecorder;
     let firstOutputAt: number | null = null;
     try {
+      recorder = await this.#parts.newRecorder(provider, model);
       await recorder.begin({
         baseMessageCount: checkpoint.baseMessageCount,
         deltaMessages: restored.deltaMessages,
@@ -198,7 +207,7 @@ export class Run {
     const onOutput = () => {
       firstOutputAt ??= this.#clock.now();
     };
-    const outcome = await this.#loop(recorder, [...restored.messages], restored.round, provider, model, onOutput);
+    const outcome = await this.#loop(stopping, recorder, [...restored.messages], restored.round, provider, model, onOutput);
     this.#report({
       type: "resume_ended",
       chatId: this.#options.chatId,
@@ -211,19 +220,21 @@ export class Run {
     if (outcome === "error" && firstOutputAt === null && error) throw new RunError(error.code, error.message);
   }
 
-  #begin(): void {
-    if (this.#state.status === "running") throw new RunError("run_in_progress", "The run is active.");
+  #begin(): AbortController {
+    if (this.#stopping) throw new RunError("run_in_progress", "The run is active.");
     this.#isStopped = false;
+    this.#stopping = new AbortController();
     this.#set({ status: "running", error: null, text: "", thinking: "" });
+    return this.#stopping;
   }
 
   async #loop(
-    recorder: RunRecorder, messages: RunMessage[], firstRound: number, provider: string, model: string,
+    stopping: AbortController, recorder: RunRecorder, messages: RunMessage[], firstRound: number, provider: string, model: string,
     onOutput: () => void = () => undefined,
   ): Promise<RunOutcome> {
-    const stopping = new AbortController();
-    this.#stopping = stopping;
     this.#recorder = recorder;
+    // Stopped before there was a recorder to tell.
+    if (this.#isStopped) recorder.abort();
     recorder.onLost = () => stopping.abort(new RunError("lock_lost", "Another tab has taken the run over."));
     let suspensions = recorder.suspensions;
     try {
@@ -232,6 +243,7 @@ export class Run {
         if (round >= roundsMax) throw new RunError("limit_reached", `The run ended after ${roundsMax} rounds.`);
         suspensions = recorder.suspensions;
         recorder.startRound(round);
+        stopping.signal.throwIfAborted();
         this.#set({ messages: [...messages], phase: "streaming_llm", round, text: "", thinking: "" });
         const answer = await this.#ask(recorder, messages, provider, model, stopping.signal, onOutput);
         await recorder.responseReceived();
@@ -239,7 +251,7 @@ export class Run {
         messages.push(answer);
         if (!answer.toolCalls) {
           recorder.push(answer);
-          await recorder.end(await this.#persist(recorder, messages) ? "clear" : "keep");
+          await this.#end(recorder, messages);
           return this.#finish("completed", null, messages);
         }
         await recorder.startTools(answer);
@@ -254,7 +266,6 @@ export class Run {
       return await this.#stopped(recorder, messages, error, recorder.suspensions > suspensions);
     } finally {
       this.#recorder = null;
-      this.#stopping = null;
     }
   }
 
@@ -263,7 +274,7 @@ export class Run {
     recorder: RunRecorder, messages: RunMessage[], error: unknown, wasSuspended: boolean,
   ): Promise<RunOutcome> {
     if (this.#isStopped) return this.#finish("aborted", null, await this.#endWithPartial(recorder, messages));
-    const isLost = error instanceof RunError && error.code === "lock_lost";
+    const isLost = error instanceof RunError && (error.code === "lock_lost" || error.code === CLOSED);
     if (isLost || recorder.isResumeUnanswered) {
       await recorder.end("keep");
       return this.#finish(isLost ? "interrupted" : "error", error, messages);
@@ -283,8 +294,12 @@ export class Run {
     const { text } = this.#state;
     const partial = text ? [{ role: "assistant", content: text }] : [];
     const all = withOpenCallsAnswered(messages).concat(partial);
-    await recorder.end((await this.#persist(recorder, all)) ? "clear" : "keep");
+    await this.#end(recorder, all);
     return all;
+  }
+
+  async #end(recorder: RunRecorder, messages: RunMessage[]): Promise<void> {
+    await recorder.end((await this.#persist(recorder, messages)) ? "clear" : "keep");
   }
 
   async #ask(
@@ -427,6 +442,7 @@ export class Run {
   }
 
   #finish(outcome: RunOutcome, error: unknown, messages: RunMessage[] = [...this.#state.messages]): RunOutcome {
+    this.#stopping = null;
     const shown = error ? { code: error instanceof RunError ? error.code : "stream_failed", message: messageOf(error) } : null;
     this.#set({ status: outcome, phase: null, messages: [...messages], text: "", thinking: "", error: shown });
     return outcome;

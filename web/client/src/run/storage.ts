@@ -60,6 +60,8 @@ export interface BrowserStorageOptions {
   clock?: Clock;
 }
 
+/** Of a longer answer localStorage, which has 5 MB for the whole site, gets the end; IndexedDB has all of it. */
+const LOCAL_ANSWER_CHARS = 128 * 1024;
 const OPEN_TIMEOUT_MS = 3_000;
 /** A clear is remembered for so long; a checkpoint that it must outrank is stale long before. */
 const TOMBSTONE_MS = 24 * 60 * 60 * 1000;
@@ -116,7 +118,7 @@ class BrowserStorage implements RunStorage {
     found.sort((a, b) => position(b) - position(a) || (a.kind === "cleared" ? -1 : 1));
     const newest = found[0];
     return {
-      checkpoint: newest?.kind === "checkpoint" ? newest.checkpoint : null,
+      checkpoint: newest?.kind === "checkpoint" ? withWholeAnswer(newest.checkpoint, found[1]) : null,
       problems: [...problems],
       writeSeq: newest ? position(newest) : 0,
     };
@@ -128,8 +130,9 @@ class BrowserStorage implements RunStorage {
     const lease = fence ? this.#readLocalLease(chatId) : null;
     if (fence && lease && lease.owner !== fence.owner) return Promise.reject(lockLost());
     const text = JSON.stringify(checkpoint);
-    const isInLocal = this.#writeLocal(checkpointKey(chatId), text);
-    return this.#write(chatId, text, isInLocal, fence);
+    const from = checkpoint.accumulated.length - LOCAL_ANSWER_CHARS;
+    const isCut = from > 0 && this.#database !== null && !this.#reported.has("indexed_db_failed");
+    return this.#write(chatId, text, isCut ? JSON.stringify(cutAnswer(checkpoint, from)) : text, fence);
   }
 
   async clear(chatId: string, writeSeq: number): Promise<void> {
@@ -142,8 +145,7 @@ class BrowserStorage implements RunStorage {
     };
     const text = JSON.stringify(tombstone);
     // First a note in both, then the removal: killed between any two steps, no older copy counts again.
-    const isInLocal = this.#writeLocal(checkpointKey(chatId), text);
-    await this.#write(chatId, text, isInLocal);
+    await this.#write(chatId, text, text);
     // Unless the next run has written already.
     if (this.#readLocal(chatId) === text) this.#removeLocal(checkpointKey(chatId));
   }
@@ -199,7 +201,8 @@ class BrowserStorage implements RunStorage {
   }
 
   /** Writes to the database at once if it is open, so that a page that is being frozen still hands it over. */
-  #write(chatId: string, text: string, isInLocal: boolean, fence?: Fence): Promise<void> {
+  #write(chatId: string, text: string, localText: string, fence?: Fence): Promise<void> {
+    const isInLocal = this.#writeLocal(checkpointKey(chatId), localText);
     const into = (database: IDBDatabase) =>
       this.#transaction<void>(database, ["checkpoints", "leases"], "readwrite", (transaction, done, fail) => {
         const put = () => {
@@ -226,7 +229,7 @@ class BrowserStorage implements RunStorage {
       },
       (error: unknown) => {
         if (error instanceof RunError && error.code === "lock_lost") {
-          if (this.#readLocal(chatId) === text) this.#removeLocal(checkpointKey(chatId));
+          if (this.#readLocal(chatId) === localText) this.#removeLocal(checkpointKey(chatId));
           throw error;
         }
         if (this.#database || this.#factory) this.#report("indexed_db_failed", messageOf(error));
@@ -429,6 +432,21 @@ function globalLocalStorage(): Storage | null {
   } catch {
     return null;
   }
+}
+
+function cutAnswer(checkpoint: RunCheckpoint, accumulatedFrom: number): RunCheckpoint {
+  const accumulated = checkpoint.accumulated.slice(accumulatedFrom);
+  return { ...checkpoint, accumulated, accumulatedFrom, thinkingAccumulated: checkpoint.thinkingAccumulated.slice(-LOCAL_ANSWER_CHARS) };
+}
+
+/** The end of an answer, behind what the other copy has of its beginning. */
+function withWholeAnswer(checkpoint: RunCheckpoint, other: Parsed | undefined): RunCheckpoint {
+  const { accumulatedFrom: from, ...rest } = checkpoint;
+  if (!from) return checkpoint;
+  const isBegun = other?.kind === "checkpoint" && other.checkpoint.runId === rest.runId && other.checkpoint.round === rest.round;
+  const older = isBegun ? other.checkpoint.accumulated : "";
+  const begin = older.length < from ? `[${from} characters of this answer were not saved.]\n` : older.slice(0, from);
+  return { ...rest, accumulated: begin + rest.accumulated };
 }
 
 /** Null: damaged. */

@@ -34,6 +34,8 @@ export interface RunCheckpoint {
   deltaMessages: RunMessage[];
   /** The answer of the current round, as far as it was received. */
   accumulated: string;
+  /** Of a copy in localStorage: characters before `accumulated` that are in IndexedDB alone. */
+  accumulatedFrom?: number;
   thinkingAccumulated: string;
   coderDelegationActive: boolean;
   lastCoderState: string | null;

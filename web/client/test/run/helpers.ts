@@ -64,8 +64,8 @@ export class TestLocks {
         };
         return Promise.resolve({ owner: "tab", release });
       },
-      isHeldElsewhere: (chatId) => Promise.resolve(this.held.has(chatId) && !mine.has(chatId)),
-      whenFree: () => new Promise(() => undefined),
+      ownerOf: (chatId) => Promise.resolve(!this.held.has(chatId) ? null : mine.has(chatId) ? "owned_by_this_page" : "owned_by_other_tab"),
+      whenFree: async (chatId, signal) => until(() => signal.aborted || !this.held.has(chatId)),
     };
   }
 }

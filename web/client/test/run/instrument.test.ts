@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 
-import { instrument, type InstrumentOptions, type OwnLoop, type RunCheckpoint, type RunMessage, RunError } from "../../src/run/index.js";
+import { instrument, type InstrumentOptions, type OwnLoop } from "../../src/run/instrument.js";
+import { type RunCheckpoint, type RunMessage, RunError } from "../../src/run/index.js";
 import { Browser, checkpoint, never, sandbox, until } from "./helpers.js";
 
 function options(browser: Browser, messages: RunMessage[]): InstrumentOptions {

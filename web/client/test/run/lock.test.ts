@@ -11,7 +11,7 @@ function tabs(options: BrowserStorageOptions = {}) {
   clock.now = () => (advancing = Math.max(advancing, Date.now()));
   const tab = () => {
     const storage = browser.storage(options);
-    return { storage, lock: tabLock({ storage, clock, locks: null, localStorage: browser.local }) };
+    return { storage, lock: tabLock({ storage, clock, locks: null, localStorage: browser.local, heldHere: new Map() }) };
   };
   return { browser, tab };
 }
@@ -22,8 +22,8 @@ test.each([["IndexedDB", {}], ["localStorage alone", { indexedDB: null }]])("one
   const held = await a.lock.acquire("chat");
   expect(held).not.toBeNull();
   expect(browser.local.getItem("run_active_chat")).toContain(held?.owner);
-  expect(await b.lock.isHeldElsewhere("chat")).toBe(true);
-  expect(await a.lock.isHeldElsewhere("chat")).toBe(false);
+  expect(await b.lock.ownerOf("chat")).toBe("owned_by_other_tab");
+  expect(await a.lock.ownerOf("chat")).toBe("owned_by_this_page");
   expect(await b.lock.acquire("chat")).toBeNull();
   await held?.release();
   expect(browser.local.getItem("run_active_chat")).toBeNull();

@@ -1,9 +1,11 @@
 /** Who owns a run, and what happens when nobody can know. */
 import { expect, test } from "vitest";
 
-import { instrument, RunError, type RunMessage, tabLock } from "../../src/run/index.js";
+import { instrument } from "../../src/run/instrument.js";
+import { RunError, type RunMessage, tabLock } from "../../src/run/index.js";
 import { pitonSandbox } from "../../src/run/piton.js";
-import { Browser, checkpoint, sandbox, say, testRun } from "./helpers.js";
+import { contentOf as bannerContent } from "../../src/run/banner.js";
+import { Browser, checkpoint, never, sandbox, say, testRun, until } from "./helpers.js";
 
 const codeOf = async (work: Promise<unknown>) => await work.then(() => null, (error: unknown) => (error instanceof RunError ? error.code : error));
 
@@ -49,7 +51,7 @@ test("without Web Locks and IndexedDB, two tabs that begin at once: at most one 
   const browser = new Browser();
   const tab = () => {
     const storage = browser.storage({ indexedDB: null });
-    return { storage, lock: tabLock({ storage, clock: browser.clock, locks: null, localStorage: browser.local }) };
+    return { storage, lock: tabLock({ storage, clock: browser.clock, locks: null, localStorage: browser.local, heldHere: new Map() }) };
   };
   const tabs = [tab(), tab(), tab()];
   const held = await Promise.all(tabs.map(async ({ lock, storage }) => ({ storage, held: await lock.acquire("chat") })));
@@ -95,4 +97,96 @@ test("a Piton sandbox that is gone is made again, and is the sandbox from then o
   expect(asked.at(-1)).toBe('POST /api/v1/sessions {"start":false,"mcp_servers":[],"title":"Mine"}');
   expect(await box.identity()).toMatchObject({ sandboxSessionId: "new", activeBranch: "b" });
   expect(pitonSandbox({ token: "t", sessionId: "x", newSession: null }).create).toBeUndefined();
+});
+
+/** A run that hangs behind the first words of its answer. */
+async function active(browser: Browser, changes: Parameters<typeof testRun>[2] = {}) {
+  const hanging = testRun(browser, async function* ({ signal }) {
+    yield say("Half");
+    await never(signal);
+  }, changes);
+  const ended = hanging.run.send("go");
+  ended.catch(() => undefined);
+  await until(() => hanging.run.getState().text === "Half");
+  return { ...hanging, ended };
+}
+
+test.each(["Web Locks", "a lease"])("the page's own active run is not offered to it (%s)", async (kind) => {
+  const browser = new Browser();
+  const heldHere = new Map<string, string>();
+  const lock = () => tabLock({ storage: browser.storage(), clock: browser.clock, locks: null, localStorage: browser.local, heldHere });
+  const tab = browser.locks.tab();
+  const own = () => (kind === "a lease" ? lock() : tab);
+  const { run, ended } = await active(browser, { lock: own() });
+  expect(await run.recovery.check()).toMatchObject({ status: "none", reason: "owned_by_this_page" });
+  expect(bannerContent(run.recovery.getState())).toBeNull();
+  // Another branch says nothing against a run that is active.
+  const moved = testRun(browser, () => [], { lock: own(), sandbox: sandbox({ identity: () => ({ sandboxSessionId: "box", activeBranch: "other", repoId: null }) }) });
+  expect(await moved.run.open()).toMatchObject({ status: "none", reason: "owned_by_this_page" });
+  expect(await codeOf(moved.run.recovery.dismiss())).toBe("owned_by_this_page");
+  run.abort();
+  expect(await ended).toBe("aborted");
+  await until(() => {
+    const { recovery } = run.getState();
+    return recovery.status === "none" && recovery.reason === "no_checkpoint";
+  });
+});
+
+test("a run that is closed is interrupted: its lock is free, and the next one is offered it", async () => {
+  const browser = new Browser();
+  const { run, ended, requests } = await active(browser);
+  run.close();
+  expect(await ended).toBe("interrupted");
+  expect(requests[0]?.signal.aborted).toBe(true);
+  const next = testRun(browser, () => [say("the rest")]);
+  expect((await next.run.open()).status).toBe("offered");
+  await next.run.recovery.resume();
+  expect(next.run.getState().messages.at(-1)?.content).toBe("the rest");
+});
+
+test("stopped or closed before the model is asked: it is not asked", async () => {
+  for (const how of ["abort", "close"] as const) {
+    const browser = new Browser();
+    const { run, requests } = testRun(browser, () => [say("x")]);
+    const ended = run.send("go");
+    run[how]();
+    expect(await ended).toBe(how === "abort" ? "aborted" : "interrupted");
+    expect(requests).toEqual([]);
+    expect((await browser.storage().load("chat")).checkpoint === null).toBe(how === "abort");
+  }
+});
+
+test("a loop of one's own that is closed keeps its checkpoint and frees the lock", async () => {
+  const browser = new Browser();
+  const messages: RunMessage[] = [];
+  const loop = instrument(async ({ recorder, signal }) => {
+    recorder.startRound(1);
+    recorder.text("Half");
+    // As many libraries do: an error of its own.
+    await never(signal).catch(() => Promise.reject(new Error("request cancelled")));
+  }, {
+    chatId: "chat", provider: "p", model: "m", sandbox: sandbox(), storage: browser.storage(), lock: browser.locks.tab(), clock: browser.clock,
+    conversation: { load: () => messages, save: (all) => void messages.splice(0, messages.length, ...all) },
+  });
+  const ended = loop.start();
+  await until(async () => (await browser.storage().load("chat")).checkpoint !== null);
+  loop.close();
+  await expect(ended).rejects.toThrow("request cancelled");
+  expect((await browser.storage().load("chat")).checkpoint?.accumulated).toBe("Half");
+  expect(browser.locks.held.size).toBe(0);
+});
+
+test("a sandbox that does not know itself on resume: offered again, and not stuck", async () => {
+  const browser = new Browser();
+  await browser.storage().save(checkpoint({ phase: "streaming_llm", baseMessageCount: 0, accumulated: "Half" }));
+  let isDown = false;
+  const { run } = testRun(browser, () => [say("the rest")], {
+    sandbox: sandbox({ identity: () => (isDown ? Promise.reject(new Error("down")) : { sandboxSessionId: "box", activeBranch: "main", repoId: "repo" }) }),
+  });
+  await run.open();
+  isDown = true;
+  expect(await run.recovery.resume()).toMatchObject({ status: "offered", problem: { sentence: "down" } });
+  isDown = false;
+  await run.recovery.resume();
+  expect(run.getState().status).toBe("completed");
 });

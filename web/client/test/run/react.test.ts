@@ -51,6 +51,61 @@ test("the hook: offered, resumed, and the component follows", async () => {
   act(() => root.unmount());
 });
 
+test("to another chat and back while a run is active: it continued, and is the same run", async () => {
+  const browser = new Browser();
+  let seen: ResumableRun | undefined;
+  let finish: () => void = () => undefined;
+  const held = new Promise<void>((resolve) => (finish = resolve));
+  const seenIn = new Map<string, ResumableRun["run"]>();
+  const Chat = ({ chatId }: { chatId: string }) => {
+    seen = useResumableRun({
+      chatId, provider: "p", model: "m", sandbox: sandbox(), storage: browser.storage(), lock: browser.locks.tab(), clock: browser.clock,
+      stream: async function* () {
+        yield say("Half ");
+        await held;
+        yield say("whole");
+      },
+    });
+    return createElement("p", null, seen.text);
+  };
+  const place = document.createElement("div");
+  const root = createRoot(place);
+  const show = async (chatId: string) => {
+    await act(async () => root.render(createElement(Chat, { chatId })));
+    if (seen) seenIn.set(chatId, seen.run);
+  };
+  await show("a");
+  let ended: Promise<unknown> | undefined;
+  await act(async () => {
+    ended = seen?.send("go");
+  });
+  await until(async () => {
+    await act(() => Promise.resolve());
+    return place.textContent === "Half ";
+  });
+  const first = seen?.run;
+  await show("b");
+  expect(seen?.run).not.toBe(first);
+  expect(seen?.status).toBe("idle");
+  await show("a");
+  expect(seen?.run).toBe(first);
+  expect(seen?.recovery.status).not.toBe("offered");
+  expect(place.textContent).toBe("Half ");
+  await show("b");
+  await act(async () => {
+    finish();
+    await ended;
+  });
+  // It has ended meanwhile: the chat is read again.
+  await show("a");
+  expect(seen?.run).not.toBe(first);
+  await until(async () => {
+    await act(() => Promise.resolve());
+    return seen?.messages.at(-1)?.content === "Half whole";
+  });
+  act(() => root.unmount());
+});
+
 test("the banner's words", async () => {
   const { run } = testRun(await interrupted(), () => []);
   const state = await run.open();

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 
-import type { RunError, StorageProblem } from "../../src/run/index.js";
+import type { RunCheckpoint, RunError, StorageProblem } from "../../src/run/index.js";
 import { Browser, checkpoint, TestStorage } from "./helpers.js";
 
 const KEY = "run_checkpoint_chat";
@@ -152,4 +152,41 @@ test("only the owner of the lease writes", async () => {
   await storage.updateLease("chat", () => ({ owner: "b", epoch: 2 }));
   const late = storage.save(checkpoint({ accumulated: "late", writeSeq: 0 }), { owner: "a" });
   await expect(late).rejects.toMatchObject({ code: "lock_lost" });
+});
+
+test("an answer of 5 MB: localStorage gets its end, IndexedDB has all of it, and together they are whole", async () => {
+  const browser = new Browser();
+  browser.local.limit = 1024 * 1024;
+  const storage = browser.storage();
+  const problems: string[] = [];
+  storage.onProblem((problem) => void problems.push(problem));
+  await storage.load("chat");
+  const answer = Array.from({ length: 5 * 1024 * 128 }, (_, n) => String(n).padStart(7) + " ").join("");
+  const begun = answer.slice(0, -1_000);
+  await storage.save(checkpoint({ phase: "streaming_llm", accumulated: begun, writeSeq: 1 }));
+  // The page is hidden: the synchronous store is written, the database is not asked any more.
+  const local = browser.local.setItem.bind(browser.local);
+  let last = "";
+  browser.local.setItem = (key, value) => {
+    last = value;
+    local(key, value);
+  };
+  await storage.save(checkpoint({ phase: "streaming_llm", accumulated: answer, writeSeq: 2 }));
+  expect(last.length).toBeLessThan(140 * 1024);
+  const inDatabase = async (text: string) => {
+    const before = new Browser();
+    before.factory = browser.factory;
+    await before.storage({ localStorage: null }).save(JSON.parse(text) as RunCheckpoint);
+  };
+  await inDatabase(JSON.stringify(checkpoint({ phase: "streaming_llm", accumulated: begun, writeSeq: 1 })));
+  const loaded = await browser.storage().load("chat");
+  expect(loaded.checkpoint?.writeSeq).toBe(2);
+  expect(loaded.checkpoint?.accumulated === answer).toBe(true);
+  expect(loaded.checkpoint).not.toHaveProperty("accumulatedFrom");
+  // Of another run the beginning is no beginning: what is missing is named.
+  await inDatabase(JSON.stringify(checkpoint({ runId: "other", phase: "streaming_llm", accumulated: begun, writeSeq: 1 })));
+  const cut = (await browser.storage().load("chat")).checkpoint?.accumulated ?? "";
+  expect(cut).toMatch(/^\[\d+ characters of this answer were not saved\.\]\n/);
+  expect(answer.endsWith(cut.slice(cut.indexOf("\n") + 1))).toBe(true);
+  expect(problems).toEqual([]);
 });

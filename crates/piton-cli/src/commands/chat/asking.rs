@@ -27,23 +27,32 @@ pub(super) struct Asking {
     drawn_at: Instant,
     /// Since when keys count.
     armed_at: Option<Instant>,
+    /// A text is being typed: keys go there until Tab is pressed.
+    is_typing: bool,
+    /// A key that answers if nothing follows it, and when it was pressed.
+    pending: Option<(u8, Instant)>,
+}
+
+/// How a question is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// The request is to be rejected, and why is typed next.
+    RejectAndSay,
+    Option(usize),
 }
 
 /// What typing means.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Pressed<'a> {
-    /// It was typed before the question was there: it belongs to a line.
-    Line,
-    /// It was typed before keys counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pressed {
+    /// It belongs to a line, behind the key that was not followed by quiet. The first of its kind is
+    /// worth a word.
+    Line { before: Option<u8>, is_first: bool },
+    /// It means nothing yet.
     Nothing,
     /// The next part of the question is wanted.
     More,
-    /// It means nothing here.
-    Other,
-    /// The request is to be rejected, and why is typed next.
-    RejectAndSay,
-    /// An option was chosen; what follows the key belongs to a line.
-    Option { at: usize, rest: &'a [u8] },
+    /// It means this.
+    Meant(Meaning),
 }
 
 impl Asking {
@@ -53,7 +62,14 @@ impl Asking {
         let rows = lines.into_iter().flat_map(|(tone, line)| {
             text::rows(&line, width).into_iter().map(move |row| (tone, row))
         });
-        Self { rows: rows.collect(), question, drawn_at: Instant::now(), armed_at: None }
+        Self {
+            rows: rows.collect(),
+            question,
+            drawn_at: Instant::now(),
+            armed_at: None,
+            is_typing: false,
+            pending: None,
+        }
     }
 
     /// Shows the next part, and the options if that was all. Keys do not count from here on.
@@ -75,14 +91,19 @@ impl Asking {
         Ok(())
     }
 
-    /// When keys are to count, if they do not yet.
+    /// When the next moment of quiet is over.
     pub(super) fn due_at(&self, delay: Duration) -> Option<Instant> {
-        self.armed_at.is_none().then_some(self.drawn_at + delay)
+        if let Some((_, since)) = self.pending {
+            return Some(since + delay);
+        }
+        (self.armed_at.is_none() && !self.is_typing).then_some(self.drawn_at + delay)
     }
 
-    /// Keys count from now on; the caller has dropped input that was typed and not read.
-    pub(super) fn arm(&mut self) {
+    /// A moment of quiet is over: keys count from now on, and the one that was pressed before it is
+    /// meant.
+    pub(super) fn arm(&mut self) -> Option<Meaning> {
         self.armed_at = Some(Instant::now());
+        self.pending.take().and_then(|(key, _)| self.meaning(key))
     }
 
     /// Whether everything was shown.
@@ -98,30 +119,59 @@ impl Asking {
         }
     }
 
-    pub(super) fn press<'a>(&self, typed: &'a Typed) -> Pressed<'a> {
+    pub(super) fn press(&mut self, typed: &Typed) -> Pressed {
         if typed.read_at < self.drawn_at {
-            return Pressed::Line;
+            return Pressed::Line { before: None, is_first: false };
         }
-        if self.armed_at.is_none_or(|armed| typed.read_at < armed) {
-            return Pressed::Nothing;
-        }
-        if !self.is_whole() {
-            let is_more = typed.bytes.iter().any(|key| matches!(key, b' ' | b'r' | b'R'));
-            return if is_more { Pressed::More } else { Pressed::Other };
-        }
-        let chosen = |key: &u8| self.question.option(*key).is_some();
-        if typed.bytes.first() == Some(&b'm') && self.question.rejection().is_some() {
-            return Pressed::RejectAndSay;
-        }
-        match typed.bytes.iter().position(chosen) {
-            Some(found) => {
-                let at = usize::from(typed.bytes[found] - b'1');
-                Pressed::Option { at, rest: &typed.bytes[found + 1..] }
+        let key = if let [key] = typed.bytes[..] { Some(key) } else { None };
+        let counts = !self.is_typing
+            && self.pending.is_none()
+            && self.armed_at.is_some_and(|armed| armed <= typed.read_at);
+        match (key, self.pending) {
+            // Arrows and their like are no text.
+            (_, None) if typed.bytes.first() == Some(&0x1b) && !typed.bytes.starts_with(PASTE) => {
+                Pressed::Nothing
             }
-            None => Pressed::Other,
+            (Some(b'\t'), None) => {
+                self.is_typing = false;
+                self.disturb(typed.read_at);
+                Pressed::Nothing
+            }
+            (Some(b'\n' | b'\r'), Some((pending, _))) => {
+                self.pending = None;
+                self.meaning(pending).map_or(Pressed::Nothing, Pressed::Meant)
+            }
+            (Some(b' '), None) if counts && !self.is_whole() => Pressed::More,
+            (Some(key), None) if counts && self.is_whole() && self.meaning(key).is_some() => {
+                self.pending = Some((key, typed.read_at));
+                Pressed::Nothing
+            }
+            _ => {
+                let before = self.pending.take().map(|(key, _)| key);
+                let is_first = !std::mem::replace(&mut self.is_typing, true);
+                self.disturb(typed.read_at);
+                Pressed::Line { before, is_first }
+            }
         }
     }
+
+    /// A moment of quiet begins again.
+    fn disturb(&mut self, read_at: Instant) {
+        self.armed_at = None;
+        self.drawn_at = self.drawn_at.max(read_at);
+    }
+
+    fn meaning(&self, key: u8) -> Option<Meaning> {
+        if key == b'm' && self.question.rejection().is_some() {
+            return Some(Meaning::RejectAndSay);
+        }
+        self.question.option(key)?;
+        Some(Meaning::Option(usize::from(key - b'1')))
+    }
 }
+
+/// How a terminal begins a paste.
+const PASTE: &[u8] = b"\x1b[200~";
 
 #[cfg(test)]
 mod tests {
@@ -133,7 +183,14 @@ mod tests {
         let options = vec![("y".to_owned(), "Yes".to_owned()), ("n".to_owned(), "No".to_owned())];
         let request = PermissionRequest::default();
         let question = Question { wait_id: "wait_1".to_owned(), request, options };
-        Asking { question, rows: VecDeque::new(), drawn_at: Instant::now(), armed_at: None }
+        Asking {
+            question,
+            rows: VecDeque::new(),
+            drawn_at: Instant::now(),
+            armed_at: None,
+            is_typing: false,
+            pending: None,
+        }
     }
 
     fn typed(bytes: &[u8], read_at: Instant) -> Typed {
@@ -141,25 +198,36 @@ mod tests {
     }
 
     #[test]
-    fn keys_count_once_the_whole_question_was_there_for_a_moment() {
+    fn a_key_answers_between_two_moments_of_quiet() {
         let mut asking = asking();
         let (drawn, ms) = (asking.drawn_at, Duration::from_millis(1));
-        assert_eq!(asking.press(&typed(b"1", drawn - ms)), Pressed::Line);
-        assert_eq!(asking.press(&typed(b"1", drawn + ms)), Pressed::Nothing);
+        let line = |before, is_first| Pressed::Line { before, is_first };
+        assert_eq!(asking.press(&typed(b"1", drawn - ms)), line(None, false));
         asking.armed_at = Some(drawn + 300 * ms);
-        assert_eq!(asking.press(&typed(b"1", drawn + 299 * ms)), Pressed::Nothing);
-        assert_eq!(asking.press(&typed(b"x", drawn + 301 * ms)), Pressed::Other);
-        let chosen = asking.press(&typed(b"x2hi", drawn + 301 * ms)).is_option(1, b"hi");
-        assert!(chosen);
-        asking.rows.push_back((Tone::Plain, "more".to_owned()));
-        assert_eq!(asking.press(&typed(b"1", drawn + 301 * ms)), Pressed::Other);
-        assert_eq!(asking.press(&typed(b" ", drawn + 301 * ms)), Pressed::More);
-        assert_eq!(asking.press(&typed(b"r", drawn + 301 * ms)), Pressed::More);
+        assert_eq!(asking.press(&typed(b"1", drawn + 400 * ms)), Pressed::Nothing);
+        assert_eq!(asking.due_at(300 * ms), Some(drawn + 700 * ms));
+        assert_eq!(asking.arm(), Some(Meaning::Option(0)));
+        // A key that is followed by another one is typed, and so is all behind it.
+        asking.armed_at = Some(drawn);
+        assert_eq!(asking.press(&typed(b"2", drawn + 800 * ms)), Pressed::Nothing);
+        assert_eq!(asking.press(&typed(b" ", drawn + 900 * ms)), line(Some(b'2'), true));
+        assert_eq!(asking.due_at(300 * ms), None);
+        assert_eq!(asking.press(&typed(b"1", drawn + 9_000 * ms)), line(None, false));
+        // Until Tab is pressed, and it was quiet.
+        assert_eq!(asking.press(&typed(b"\t", drawn + 9_100 * ms)), Pressed::Nothing);
+        assert_eq!(asking.due_at(300 * ms), Some(drawn + 9_400 * ms));
+        asking.armed_at = Some(drawn + 9_400 * ms);
+        assert_eq!(asking.press(&typed(b"add 2 tests", drawn + 9_500 * ms)), line(None, true));
     }
 
-    impl Pressed<'_> {
-        fn is_option(&self, wanted: usize, behind: &[u8]) -> bool {
-            matches!(self, Self::Option { at, rest } if *at == wanted && *rest == behind)
-        }
+    #[test]
+    fn a_long_question_is_answered_after_its_end_was_shown() {
+        let mut asking = asking();
+        let at = asking.drawn_at + Duration::from_millis(1);
+        asking.armed_at = Some(asking.drawn_at);
+        asking.rows.push_back((Tone::Plain, "more".to_owned()));
+        assert_eq!(asking.press(&typed(b"\x1b[B", at)), Pressed::Nothing);
+        assert_eq!(asking.press(&typed(b" ", at)), Pressed::More);
+        assert_eq!(asking.press(&typed(b"1", at)), Pressed::Line { before: None, is_first: true });
     }
 }

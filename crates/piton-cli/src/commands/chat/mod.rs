@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use piton_api::SessionSummary;
 use piton_api::client::Client;
-use piton_api::session::{NewSession, SessionQuery};
+use piton_api::session::{NewSession, SessionPage, SessionQuery};
 use piton_core::id::SessionId;
 use piton_core::{Code, PromptContent};
 
@@ -26,11 +26,15 @@ use crate::background;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
 use crate::lookup;
+use crate::mcp_servers::McpServerArgs;
 use crate::terminal;
 use crate::terminal::chat::Left;
 use crate::terminal::dashboard::{self, Chosen};
 use crate::ui::Ui;
 use talk::{Talk, Until};
+
+/// Sessions that are read at a time to find one of a folder.
+const PAGE_SESSIONS: usize = 200;
 
 const CHAT_EXAMPLES: &str = "\
 Examples:
@@ -76,6 +80,8 @@ pub(crate) struct ChatArgs {
     agent: Option<String>,
     #[command(flatten)]
     choice: ChoiceArgs,
+    #[command(flatten)]
+    mcp: McpServerArgs,
     /// Return to this folder's latest session
     #[arg(long = "continue", conflicts_with_all = ["resume", "print", "agent"])]
     continue_last: bool,
@@ -129,15 +135,22 @@ pub(crate) async fn chat(ui: &mut Ui, cx: &Context, args: ChatArgs) -> Result<Ex
     let first = first_prompt(&mut args)?;
     // Before anything is started or made.
     let text = args.print.map(|text| prompt::given(text, &args.attach)).transpose()?;
-    let title = text.as_deref().map(title);
     let print = text.map(|text| attachment::prompt(text, &args.attach)).transpose()?;
+    let is_earlier = args.continue_last || args.resume.is_some() || args.session.is_some();
+    if is_earlier && !args.mcp.is_empty() {
+        let message = "A session keeps its MCP servers: --mcp-server is for a new one";
+        return Err(Error::usage(message));
+    }
     let folder = folder(args.dir.as_deref().unwrap_or(Path::new(".")))?;
     if args.continue_last || args.resume.is_some() {
         let client = background::ensure(cx).await?;
-        let Some(session) = earlier(ui, cx, &client, folder, args.resume).await? else {
-            return Ok(Exit::Good);
-        };
-        return talk_on(ui, cx, client, session, first, args.plain).await;
+        match earlier(ui, cx, &client, folder.clone(), args.resume).await? {
+            Chosen::Attach(session) => {
+                return talk_on(ui, cx, client, session, first, args.plain).await;
+            }
+            Chosen::Leave => return Ok(Exit::Good),
+            Chosen::New => {}
+        }
     }
     if let (Some(named), Some(print)) = (&args.session, &print) {
         let client = background::ensure(cx).await?;
@@ -153,9 +166,9 @@ pub(crate) async fn chat(ui: &mut Ui, cx: &Context, args: ChatArgs) -> Result<Ex
     let new = NewSession {
         working_dir: Some(folder),
         agent_profile_id: Some(agent),
-        title,
         start: Some(true),
         agent: args.choice.choice()?,
+        mcp_servers: args.mcp.servers()?,
         ..NewSession::default()
     };
     let session = client.create_session(&new).await?.session_id;
@@ -233,31 +246,16 @@ async fn earlier(
     client: &Client,
     folder: String,
     named: Option<String>,
-) -> Result<Option<SessionId>> {
+) -> Result<Chosen> {
     match named {
-        Some(named) if !named.is_empty() => find(client, Some(&named)).await.map(Some),
-        Some(_) if terminal::is_possible(ui) => {
-            match dashboard::run(ui, cx, client, Some(folder)).await? {
-                Chosen::Attach(session) => Ok(Some(session)),
-                Chosen::New | Chosen::Leave => Ok(None),
-            }
-        }
+        Some(named) if !named.is_empty() => find(client, Some(&named)).await.map(Chosen::Attach),
+        Some(_) if terminal::is_possible(ui) => dashboard::run(ui, cx, client, Some(folder)).await,
         Some(_) => Err(Error::usage("Name the session: there is no terminal to choose one on")),
         None => {
-            let mut query = SessionQuery { limit: Some(200), ..SessionQuery::default() };
-            loop {
-                let page = client.sessions(&query).await?;
-                let is_here = |one: &SessionSummary| one.working_dir.as_ref() == Some(&folder);
-                if let Some(found) = page.sessions.into_iter().find(is_here) {
-                    return Ok(Some(found.session_id));
-                }
-                if page.next.is_none() {
-                    let message = format!("There is no session in {folder}");
-                    return Err(Error::new(Code::SessionNotFound, message)
-                        .with_hint("Begin one with `piton chat`."));
-                }
-                query.after = page.next;
-            }
+            let Latest { here, .. } = latest(client, Some(&folder)).await?;
+            let message = format!("There is no session in {folder}");
+            let none = Error::new(Code::SessionNotFound, message);
+            here.map(Chosen::Attach).ok_or_else(|| none.with_hint("Begin one with `piton chat`."))
         }
     }
 }
@@ -339,10 +337,6 @@ async fn like(client: &Client, session: &SessionId) -> Result<NewSession> {
     })
 }
 
-fn title(prompt: &str) -> String {
-    prompt.lines().next().unwrap_or_default().chars().take(80).collect()
-}
-
 /// The session that is named, or the one to come back to from this folder.
 async fn find(client: &Client, named: Option<&str>) -> Result<SessionId> {
     if let Some(named) = named {
@@ -350,16 +344,34 @@ async fn find(client: &Client, named: Option<&str>) -> Result<SessionId> {
     }
     let here = std::env::current_dir().and_then(|here| here.canonicalize());
     let here = here.ok().and_then(|here| here.to_str().map(str::to_owned));
-    let query = SessionQuery { limit: Some(200), ..SessionQuery::default() };
-    let sessions = client.sessions(&query).await?.sessions;
-    last_active(sessions, here.as_deref()).ok_or_else(lookup::none)
+    let Latest { here, anywhere } = latest(client, here.as_deref()).await?;
+    here.or(anywhere).ok_or_else(lookup::none)
 }
 
-/// The session of the folder that was active last; of any folder if this one has none.
-fn last_active(sessions: Vec<SessionSummary>, folder: Option<&str>) -> Option<SessionId> {
-    let is_here = |one: &SessionSummary| folder.is_some() && one.working_dir.as_deref() == folder;
-    let at = sessions.iter().position(is_here).unwrap_or(0);
-    sessions.into_iter().nth(at).map(|session| session.session_id)
+/// The sessions that were active last.
+#[derive(Debug, Default)]
+struct Latest {
+    /// In the folder.
+    here: Option<SessionId>,
+    anywhere: Option<SessionId>,
+}
+
+/// Looks through all sessions, last active first, for one of the folder.
+async fn latest(client: &Client, folder: Option<&str>) -> Result<Latest> {
+    let mut query = SessionQuery { limit: Some(PAGE_SESSIONS), ..SessionQuery::default() };
+    let mut found = Latest::default();
+    loop {
+        let SessionPage { sessions, next } = client.sessions(&query).await?;
+        let is_here = |one: &&SessionSummary| one.working_dir.as_deref() == folder;
+        let here = sessions.iter().find(is_here).filter(|_| folder.is_some());
+        found.here = here.map(|one| one.session_id.clone());
+        found.anywhere =
+            found.anywhere.or_else(|| sessions.into_iter().next().map(|one| one.session_id));
+        query.after = next;
+        if found.here.is_some() || folder.is_none() || query.after.is_none() {
+            return Ok(found);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,15 @@
 //! What a record looks like in a terminal.
 
+use std::borrow::Borrow;
+
+use piton_api::record::FlatRecord;
+use piton_core::event::{Event, MessageDelta, PermissionDecided, ToolStatus};
+use piton_core::id::WaitId;
 use piton_core::interruption::Activity;
 use piton_core::permission::PermissionRequest;
 use piton_core::reason::Reason;
 use piton_core::resume::{self, Context};
+use piton_core::spool::{Channel, OpenedAs};
 use serde_json::Value;
 
 use super::markdown::Markdown;
@@ -16,15 +22,18 @@ use crate::ui::{Tone, Ui};
 const SHOWN_CHARS_MAX: usize = 100;
 
 /// Behind these, an interruption was not followed by a resume.
-const ENDS_CARD: &[&str] = &[
-    "message.user",
-    "message.delta",
-    "run.started",
-    "run.interrupted",
-    "run.cancelled",
-    "run.dismissed",
-    "session.closed",
-];
+fn ends_card(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::MessageUser(_)
+            | Event::MessageDelta(_)
+            | Event::RunStarted(_)
+            | Event::RunInterrupted(_)
+            | Event::RunCancelled(_)
+            | Event::RunDismissed(_)
+            | Event::SessionClosed(_)
+    )
+}
 
 /// A question that waits for an answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -182,13 +191,12 @@ impl Screen {
     }
 
     /// An agent without its own conversation is not what one expects.
-    fn tell_context(&mut self, ui: &mut Ui, start: Start, record: &Value) -> Result<()> {
+    fn tell_context(&mut self, ui: &mut Ui, start: Start, is_refused: bool) -> Result<()> {
         if !self.has_past {
             return Ok(());
         }
         let context = if start.history { Context::Injected } else { Context::Lost };
         // Piton asked it to resume its conversation, and it began another.
-        let is_refused = !record["requested_session_id"].is_null();
         let refused = Some(Reason::SessionRefused).filter(|_| is_refused);
         let sentence = resume::context_sentence(Some(context), refused.or(start.reason));
         let sentence = sentence.unwrap_or_default();
@@ -210,96 +218,100 @@ impl Screen {
         self.line(ui, Tone::Quiet, "-- a new server took over; nothing was lost")
     }
 
-    pub(super) fn show(&mut self, ui: &mut Ui, record: &Value) -> Result<()> {
-        let text = |name: &str| record[name].as_str().unwrap_or_default();
-        let kind = text("kind");
-        if ENDS_CARD.contains(&kind) {
+    pub(super) fn show(&mut self, ui: &mut Ui, record: &FlatRecord) -> Result<()> {
+        // One that is damaged is shown by nothing, as one of a kind that only a newer program knows.
+        let Ok(event) = record.event() else { return Ok(()) };
+        if ends_card(&event) {
             self.tell_interruption(ui)?;
         }
-        self.has_past |= matches!(kind, "message.delta" | "tool.intent");
-        match kind {
-            "agent.resuming" => {
-                let reason = serde_json::from_value(record["context_reason"].clone()).ok();
-                self.starting = Some(Start { history: record["history"] == true, reason });
+        self.has_past |= matches!(event, Event::MessageDelta(_) | Event::ToolIntent(_));
+        let text = |name: &str| record[name].as_str().unwrap_or_default();
+        match event {
+            Event::AgentResuming(e) => {
+                self.starting = Some(Start { history: e.history, reason: e.context_reason });
             }
             // Some begin a conversation with each turn; that is no news.
-            "agent.initialized" => {
-                let is_without = text("opened_as") == "new" || record["context_restored"] == false;
+            Event::AgentInitialized(e) => {
+                let is_without = e.opened_as == OpenedAs::New || e.context_restored == Some(false);
                 if let Some(start) = self.starting.take().filter(|_| is_without) {
-                    self.tell_context(ui, start, record)?;
+                    self.tell_context(ui, start, e.requested_session_id.is_some())?;
                 }
             }
-            "agent.waiting" if self.is_live => {
-                let reason = serde_json::from_value::<Reason>(record["reason"].clone());
-                let sentence = reason.map_or("The agent waits.", Reason::sentence);
-                self.line(ui, Tone::Quiet, &format!("-- {sentence}"))?;
+            Event::AgentWaiting(e) if self.is_live => {
+                self.line(ui, Tone::Quiet, &format!("-- {}", e.reason.sentence()))?;
             }
-            "message.user" => {
+            Event::MessageUser(_) => {
                 let said = show::prompt_text(&record["content"]);
                 self.line(ui, Tone::Title, &format!("> {said}"))?;
             }
-            "prompt.queued" => {
+            Event::PromptQueued(_) => {
                 let said = show::prompt_text(&record["content"]);
                 self.line(ui, Tone::Quiet, &format!("-- queued: {said}"))?;
             }
-            "message.delta" => self.speak(ui, record)?,
-            "message.completed" => self.end_line(ui)?,
-            "tool.intent" => {
+            Event::MessageDelta(e) => self.speak(ui, &e, record["text"].as_str())?,
+            Event::MessageCompleted(_) => self.end_line(ui)?,
+            Event::ToolIntent(e) => {
                 let arguments = shortened(&record["arguments"]);
-                self.line(ui, Tone::Active, &format!("* {} {arguments}", text("name")))?;
+                self.line(ui, Tone::Active, &format!("* {} {arguments}", e.name))?;
             }
-            "tool.outcome" => {
-                let (tone, status) = match text("status") {
-                    "succeeded" => (Tone::Good, "done"),
-                    "failed" => (Tone::Bad, "failed"),
-                    other => (Tone::Attention, other),
+            Event::ToolOutcome(e) => {
+                let (tone, status) = match e.status {
+                    ToolStatus::Succeeded => (Tone::Good, "done"),
+                    ToolStatus::Failed => (Tone::Bad, "failed"),
+                    ToolStatus::Cancelled | ToolStatus::Unknown => {
+                        (Tone::Attention, text("status"))
+                    }
                 };
                 self.line(ui, tone, &format!("  {status}"))?;
             }
-            "agent.updated" if record["truncated"] == true => {
+            Event::AgentUpdated(e) if e.truncated => {
                 let bytes = record["update"]["bytes"].as_u64().unwrap_or_default();
                 let text =
                     format!("-- a part of the answer is missing: {bytes} bytes were too long");
                 self.line(ui, Tone::Attention, &text)?;
             }
-            "run.interrupted" => {
-                let activity = serde_json::from_value::<Activity>(record["phase"].clone());
-                let during = activity.map_or("", Activity::during);
+            Event::RunInterrupted(e) => {
+                let during = e.phase.map_or("", Activity::during);
                 self.interrupted = Some(format!("{during}({})", text("reason")));
                 if self.is_live {
                     self.tell_interruption(ui)?;
                 }
             }
-            "run.waiting" => self.asked.extend(question(record)),
-            "permission.decided" => self.decided(ui, record)?,
-            "run.resumed" if record["wait_id"].is_null() => self.resumed(ui)?,
-            "run.resumed" | "wait.cancelled" => self.answered(ui, record)?,
-            "run.reattached" => self.reattached(ui)?,
-            "run.failed" => self.line(ui, Tone::Bad, &format!("-- failed: {}", text("error")))?,
-            "run.cancelled" => self.line(ui, Tone::Attention, "-- cancelled")?,
-            "run.paused" => self.line(ui, Tone::Attention, "-- paused")?,
-            "agent.error" | "executor.error" => {
+            Event::RunWaiting(_) => self.asked.extend(question(record)),
+            Event::PermissionDecided(e) => self.decided(ui, &e)?,
+            Event::RunResumed(e) => match e.wait_id {
+                None => self.resumed(ui)?,
+                Some(wait) => self.answered(ui, &wait, record)?,
+            },
+            Event::WaitCancelled(e) => self.answered(ui, &e.wait_id, record)?,
+            Event::RunReattached(_) => self.reattached(ui)?,
+            Event::RunFailed(_) => {
+                self.line(ui, Tone::Bad, &format!("-- failed: {}", text("error")))?;
+            }
+            Event::RunCancelled(_) => self.line(ui, Tone::Attention, "-- cancelled")?,
+            Event::RunPaused(_) => self.line(ui, Tone::Attention, "-- paused")?,
+            Event::AgentError(_) | Event::ExecutorError(_) => {
                 self.line(ui, Tone::Bad, &format!("-- {}", text("message")))?;
             }
-            "session.closed" => self.line(ui, Tone::Quiet, "-- the session is closed")?,
+            Event::SessionClosed(_) => self.line(ui, Tone::Quiet, "-- the session is closed")?,
             _ => {}
         }
         Ok(())
     }
 
     /// A rule of the settings answers; the question is shown by what it wanted.
-    fn decided(&mut self, ui: &mut Ui, record: &Value) -> Result<()> {
-        let is_it = |question: &&Question| record["wait_id"] == question.wait_id.as_str();
+    fn decided(&mut self, ui: &mut Ui, decided: &PermissionDecided) -> Result<()> {
+        let is_it = |question: &&Question| question.wait_id == decided.wait_id.as_str();
         let asked = self.asked.iter().rfind(is_it).map(|question| question.request.title.clone());
-        let title = shortened(&asked.unwrap_or_default().into());
+        let title = one_line(&asked.unwrap_or_default());
         self.line(ui, Tone::Plain, &format!("? {title}"))?;
-        let (action, rule) = (shortened(&record["action"]), shortened(&record["rule"]));
+        let (action, rule) = (decided.action.as_str(), one_line(&decided.rule));
         self.line(ui, Tone::Quiet, &format!("  {action}: permission rule {rule}"))
     }
 
     /// What became of a question, also when it was answered elsewhere.
-    fn answered(&mut self, ui: &mut Ui, record: &Value) -> Result<()> {
-        let is_it = |question: &Question| record["wait_id"] == question.wait_id.as_str();
+    fn answered(&mut self, ui: &mut Ui, wait: &WaitId, record: &FlatRecord) -> Result<()> {
+        let is_it = |question: &Question| question.wait_id == wait.as_str();
         let question = self.asked.iter().rfind(|question| is_it(question)).cloned();
         self.asked.retain(|question| !is_it(question));
         let options = question.map(|question| question.options).unwrap_or_default();
@@ -307,15 +319,15 @@ impl Screen {
         self.line(ui, Tone::Quiet, &format!("  -> {words}"))
     }
 
-    fn speak(&mut self, ui: &mut Ui, record: &Value) -> Result<()> {
-        let message = record["message_id"].as_str().unwrap_or_default();
+    fn speak(&mut self, ui: &mut Ui, delta: &MessageDelta, text: Option<&str>) -> Result<()> {
+        let message = delta.message_id.as_str();
         // Whether that is what the agent thinks, not says.
-        let is_thought = record["channel"].as_str() == Some("thought");
+        let is_thought = delta.channel == Channel::Thought;
         if self.speaking.as_deref() != Some(message) {
             self.end_line(ui)?;
             self.speaking = Some(message.to_owned());
         }
-        let text = record["text"].as_str().unwrap_or("[taken out]");
+        let text = text.unwrap_or("[taken out]");
         let text = match (is_thought, ui.paints()) {
             (true, _) => ui.paint(Tone::Quiet, text),
             (false, true) => self.markdown.push(text),
@@ -327,7 +339,8 @@ impl Screen {
 }
 
 /// The question that a record asks.
-pub(crate) fn question(record: &Value) -> Option<Question> {
+pub(crate) fn question(record: &impl Borrow<Value>) -> Option<Question> {
+    let record = record.borrow();
     if record["kind"] != "run.waiting" {
         return None;
     }
@@ -349,7 +362,7 @@ pub(crate) fn answer_words(options: &[(String, String)], record: &Value) -> Stri
     match answer["option_id"].as_str() {
         Some(chosen) => {
             let name = options.iter().find(|(id, _)| id == chosen).map(|(_, name)| name.as_str());
-            shortened(&Value::from(name.unwrap_or(chosen)))
+            one_line(name.unwrap_or(chosen))
         }
         None if answer.is_null() => "[taken out]".to_owned(),
         None => shortened(answer),
@@ -357,11 +370,14 @@ pub(crate) fn answer_words(options: &[(String, String)], record: &Value) -> Stri
 }
 
 fn shortened(value: &Value) -> String {
-    let text = match value {
+    match value {
         Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        value => value.to_string(),
-    };
+        Value::String(text) => one_line(text),
+        value => one_line(&value.to_string()),
+    }
+}
+
+fn one_line(text: &str) -> String {
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if line.chars().count() <= SHOWN_CHARS_MAX {
         return line;

@@ -108,7 +108,7 @@ fn look(folder: &Path) -> Result<View> {
 }
 
 fn heard(said: &Said) -> Error {
-    Error::new(Code::DemoFailed, format!("The worker said what was not expected: {said:?}"))
+    Error::new(Code::DemoFailed, format!("The worker reported something unexpected: {said:?}"))
 }
 
 impl<'a> Demo<'a> {
@@ -200,13 +200,13 @@ impl<'a> Demo<'a> {
         }
         self.stage.stream("\n")?;
         self.stage.step("kill -9, in the middle of a sentence")?;
-        self.stage
-            .show(Tone::Bad, &format!("worker {pid} was killed: it could tidy up nothing"))?;
+        self.stage.show(Tone::Bad, &format!("worker {pid} was killed: it could not clean up"))?;
         let view = look(&self.folder)?;
         let state = view.state(&self.session).await?;
         let before = view.records(&self.session, 0, RECORDS_MAX).await?;
         let status = view.status(&state.facts);
-        let text = format!("the status is right at once, by looking alone: {}", status.name);
+        let text =
+            format!("without a server, the log alone gives the right status: {}", status.name);
         let unwritten = view.records(&self.session, 0, RECORDS_MAX).await? == before
             && !before.iter().any(|record| &*record.kind == "run.interrupted");
         self.stage.claim(&text, is_interrupted(status.name) && unwritten)?;
@@ -225,13 +225,13 @@ impl<'a> Demo<'a> {
     }
 
     async fn start_again(&mut self) -> Result<Worker> {
-        self.stage.step("A new worker starts and looks at what the dead one left")?;
+        self.stage.step("A new worker starts and recovers the session")?;
         let (mut worker, recovered) = Worker::start(&self.folder, self.stage.pace)?;
-        self.stage.claim("it found one interrupted run", recovered == 1)?;
+        self.stage.claim("it finds one interrupted run", recovered == 1)?;
         let view = look(&self.folder)?;
         self.check_acked(&view, "it still has every acknowledged record").await?;
         let interruptions = self.interruptions(&view).await?;
-        self.stage.claim("the log says so exactly once: run.interrupted", interruptions == 1)?;
+        self.stage.claim("the log has exactly one run.interrupted", interruptions == 1)?;
         let items = view.transcript(&self.session).await?;
         for item in &items {
             match item {
@@ -250,11 +250,10 @@ impl<'a> Demo<'a> {
                 if name.as_deref() == Some("run_tests"))
         };
         let unknowns = items.iter().filter(unknown).count();
-        self.stage
-            .claim("the test run is unknown, and was not silently run again", unknowns == 1)?;
+        self.stage.claim("the test run is unknown and was not silently repeated", unknowns == 1)?;
         let partial = |item: &&Item| matches!(item, Item::Agent { complete: false, .. });
         let partials = items.iter().filter(partial).count();
-        self.stage.claim("half a sentence is kept as half a sentence", partials == 1)?;
+        self.stage.claim("the partial answer is kept and marked as partial", partials == 1)?;
         let state = view.state(&self.session).await?;
         let waits = state.facts.run.as_ref().map_or(0, |run| run.waits.len());
         worker.order(&self.present(&self.lost_token, "yes"))?;
@@ -262,7 +261,7 @@ impl<'a> Demo<'a> {
             Said::Refused { code } => code == Code::ResumeTokenRevoked.as_str(),
             _ => false,
         };
-        let text = "the question died with its asker; its token is revoked";
+        let text = "the dead worker's question is closed and its token revoked";
         self.stage.claim(text, waits == 0 && revoked)?;
         Ok(worker)
     }
@@ -279,7 +278,7 @@ impl<'a> Demo<'a> {
     }
 
     async fn resume(&mut self, mut worker: Worker) -> Result<Worker> {
-        self.stage.step("A token, good for one use, resumes the run")?;
+        self.stage.step("A single-use token resumes the run")?;
         worker.order(&Order::MintToken { session: self.session.clone() })?;
         let token = match worker.hear()? {
             Said::Token { token } => token,
@@ -288,28 +287,32 @@ impl<'a> Demo<'a> {
         let shown: String = token.chars().take(20).collect();
         self.stage.show(Tone::Active, &format!("{shown}…"))?;
         let secret = token.split('.').next_back().unwrap_or(&token).as_bytes();
-        self.stage.claim("its secret is nowhere in the store's files", !self.holds(secret)?)?;
+        self.stage.claim("the store's files do not contain its secret", !self.holds(secret)?)?;
         let forged = format!("{}{}", &token[..token.len() - 1], other_digit(&token));
-        worker.order(&self.present(&forged, "go on"))?;
+        worker.order(&self.present(&forged, "continue"))?;
         let refused = matches!(worker.hear()?, Said::Refused { .. });
-        self.stage.claim("with one digit changed it is refused", refused)?;
-        worker.order(&self.present(&token, "go on"))?;
+        self.stage.claim("a token with one changed digit is refused", refused)?;
+        worker.order(&self.present(&token, "continue"))?;
         let first = match worker.hear()? {
             Said::Resumed { seq, replayed: false } => seq,
             other => return Err(heard(&other)),
         };
         self.stage.claim("the run continues under its old id", self.is_running().await?)?;
         let before = self.last_seq().await?;
-        worker.order(&self.present(&token, "go on"))?;
+        worker.order(&self.present(&token, "continue"))?;
         let again = matches!(worker.hear()?, Said::Resumed { seq, replayed: true } if seq == first)
             && self.last_seq().await? == before;
-        self.stage.claim("presented again, it gives the first result and does nothing", again)?;
+        self.stage.claim(
+            "used again with the same answer, it returns the first result and changes nothing",
+            again,
+        )?;
         worker.order(&self.present(&token, "something else"))?;
         let consumed = match worker.hear()? {
             Said::Refused { code } => code == Code::ResumeTokenConsumed.as_str(),
             _ => false,
         };
-        self.stage.claim("with another answer it is refused: resume_token_consumed", consumed)?;
+        self.stage
+            .claim("used with another answer, it is refused: resume_token_consumed", consumed)?;
         let view = look(&self.folder)?;
         let resumed = view.records(&self.session, 0, RECORDS_MAX).await?;
         let resumed = resumed.iter().filter(|r| &*r.kind == "run.resumed").count();
@@ -346,7 +349,8 @@ impl<'a> Demo<'a> {
     }
 
     async fn finish(&mut self, mut worker: Worker) -> Result<()> {
-        self.stage.step("The worker looks into what is unknown, asks again, and is answered")?;
+        self.stage
+            .step("The worker checks the unknown tool call, asks again, and gets an answer")?;
         let view = look(&self.folder)?;
         self.seen = view.records(&self.session, 0, RECORDS_MAX).await?;
         let (session, run) = (self.session.clone(), self.run.clone());
@@ -363,7 +367,7 @@ impl<'a> Demo<'a> {
         worker.order(&self.present(&token, "yes"))?;
         let answered = matches!(worker.hear()?, Said::Resumed { replayed: false, .. });
         self.stage.show(Tone::Plain, "      you: yes")?;
-        self.stage.claim("the answer was taken, with the question's own token", answered)?;
+        self.stage.claim("the answer is accepted with the token of the question", answered)?;
         worker.order(&Order::Finish { session, run })?;
         loop {
             match worker.hear()? {
@@ -377,14 +381,14 @@ impl<'a> Demo<'a> {
         drop(view);
         let ended = worker.dismiss()?;
         let view = look(&self.folder)?;
-        self.stage.claim("the worker ended by itself, its work done", ended)?;
-        self.check_acked(&view, "everything that was ever acknowledged is there").await?;
+        self.stage.claim("the worker exits with its work done", ended)?;
+        self.check_acked(&view, "every acknowledged record is there").await?;
         let once = self.interruptions(&view).await? == 1;
         let state = view.state(&self.session).await?;
         let completed = Phase::Ended(event::Outcome::Completed);
         let done = view.status(&state.facts).name == status::Name::Idle
             && state.facts.run.as_ref().is_some_and(|run| run.phase == completed);
-        let text = "one interruption in its whole life, and the run completed";
+        let text = "the log has one interruption, and the run is completed";
         self.stage.claim(text, once && done)
     }
 
@@ -396,21 +400,22 @@ impl<'a> Demo<'a> {
         let records = look(&self.folder)?.records(&self.session, 0, RECORDS_MAX).await?;
         let edited = |record: &&Record| record.header.contains("edit_file");
         let edited = records.iter().find(edited).map(|record| record.seq);
-        let seq = edited.ok_or_else(|| {
-            Error::new(Code::DemoFailed, "The log does not have the record that is to be edited")
-        })?;
+        let seq = edited
+            .ok_or_else(|| Error::new(Code::DemoFailed, "The log lacks the record to edit"))?;
         let byte = Byte::find(&self.folder.join("store.sqlite3"), b"\"edit_file\"")?;
         byte.write(b'E')?;
         self.stage.show(Tone::Bad, "edit_file → Edit_file")?;
         let found = self.verify().await?;
         let caught =
             found.problem == Some(Problem::ChainBroken { seq }) && found.good_to == seq - 1;
-        let text =
-            format!("verify names record {seq}, and says that the {} before it are good", seq - 1);
+        let text = format!(
+            "verify names record {seq} as the first bad one; the {} before it are good",
+            seq - 1
+        );
         self.stage.claim(&text, caught)?;
         byte.write(b'e')?;
         let mended = self.verify().await?;
-        self.stage.claim("with the byte put back, everything is good again", mended == sound)
+        self.stage.claim("with the byte restored, all records are good again", mended == sound)
     }
 
     async fn verify(&self) -> Result<Verification> {

@@ -1,5 +1,5 @@
 //! `piton mcp`: graphs and their checkpoints as tools of the Model Context Protocol, on standard input and
-//! output. What a tool starts runs in this process.
+//! output. What a tool starts runs in this process, or on the server that alone writes to the store.
 
 mod parameters;
 mod runs;
@@ -11,7 +11,7 @@ use rmcp::transport::stdio;
 
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
-use crate::graphs::GraphHost;
+use crate::graphs;
 use tools::Tools;
 
 const EXAMPLES: &str = "\
@@ -30,8 +30,11 @@ Runs that a tool started are paused when the client leaves, and can be resumed."
 pub(crate) struct Args {}
 
 pub(crate) async fn run(cx: Context, _args: Args) -> Result<Exit> {
-    let host = GraphHost::open(&cx)?;
-    let tools = Tools::new(cx, host);
+    let tools = Tools::new(cx);
+    // Beside the server of a store of files, everything is done there.
+    if graphs::server_of_store(tools.context())?.is_none() {
+        tools.host()?;
+    }
     let runs = tools.runs().clone();
     let failed = |error: &dyn std::error::Error| {
         Error::new(Code::RequestInvalid, "The MCP client could not be served").because(error)

@@ -1,7 +1,8 @@
 //! The tools. Each returns its result as structured content, or an error with a code and a hint.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use piton_api::agent_view::ForkRequest;
 use piton_api::graph::{ResumeGraphRequest, RunGraphRequest};
 use piton_api::wait::AnswerRequest;
 use piton_core::Code;
@@ -27,7 +28,6 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::graphs::{self, GraphHost};
 use crate::lookup;
-use crate::server;
 
 /// Most sessions that a list has.
 const LIMIT_MAX: usize = 200;
@@ -41,30 +41,52 @@ pub(super) struct Tools(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     cx: Context,
-    host: GraphHost,
+    /// What runs graphs here, once it is needed.
+    host: OnceLock<GraphHost>,
+    opening: Mutex<()>,
     runs: Runs,
 }
 
 impl Tools {
-    pub(super) fn new(cx: Context, host: GraphHost) -> Self {
-        Self(Arc::new(Inner { cx, host, runs: Runs::default() }))
+    pub(super) fn new(cx: Context) -> Self {
+        let (host, opening, runs) = Default::default();
+        Self(Arc::new(Inner { cx, host, opening, runs }))
+    }
+
+    pub(super) fn context(&self) -> &Context {
+        &self.0.cx
+    }
+
+    /// What runs graphs in this process; opened when it is first needed, and a store made if there is
+    /// none.
+    pub(super) fn host(&self) -> Result<&GraphHost> {
+        let _one = self.0.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.0.host.get().is_none() {
+            let host = GraphHost::open(&self.0.cx)?;
+            return Ok(self.0.host.get_or_init(|| host));
+        }
+        self.0.host.get().ok_or_else(|| self.0.cx.missing_store())
     }
 
     pub(super) fn runs(&self) -> &Runs {
         &self.0.runs
     }
 
-    fn store(&self) -> &Arc<dyn Store> {
-        self.0.host.store.store()
+    /// The store, for reading: beside a server that alone writes to it as it is now.
+    fn store(&self) -> Result<Arc<dyn Store>> {
+        match self.0.host.get() {
+            Some(host) => Ok(Arc::clone(host.store.store())),
+            None => Ok(Arc::clone(self.0.cx.existing_view()?.store())),
+        }
     }
 
-    fn view(&self) -> View {
-        View::new(Arc::clone(self.store()), Arc::new(self.0.cx.locks()), self.0.cx.clock())
+    fn view(&self) -> Result<View> {
+        Ok(View::new(self.store()?, Arc::new(self.0.cx.locks()), self.0.cx.clock()))
     }
 
     /// A session that runs a graph, in the folder that is named, if one is.
     async fn session(&self, id: &str, folder: &str) -> Result<SessionId> {
-        let view = self.view();
+        let view = self.view()?;
         let id = lookup::session(&view, id.parse()?).await?;
         graphs::require_graph(&view, &id).await?;
         let state = view.state(&id).await?;
@@ -80,7 +102,7 @@ impl Tools {
         if named.is_empty() {
             return Ok(None);
         }
-        Ok(Some(checkpoints::find(self.store(), session, named).await?))
+        Ok(Some(checkpoints::find(&self.store()?, session, named).await?))
     }
 
     async fn list_sessions(&self, asked: ListSessions) -> Result<Value> {
@@ -94,7 +116,7 @@ impl Tools {
                 && (asked.agent_work_dir.is_empty() || asked.agent_work_dir == folder)
         };
         let limit = asked.limit.clamp(1, LIMIT_MAX);
-        let (view, mut listed, mut total, mut after) = (self.view(), Vec::new(), 0, None);
+        let (view, mut listed, mut total, mut after) = (self.view()?, Vec::new(), 0, None);
         loop {
             let (page, next) = view.list_where(None, &chosen, after, LIMIT_MAX).await?;
             total += page.len();
@@ -107,7 +129,7 @@ impl Tools {
         }
         let mut sessions = Vec::new();
         for one in listed {
-            let view = checkpoints::view(self.store(), &one.row.session).await?;
+            let view = checkpoints::view(&self.store()?, &one.row.session).await?;
             sessions.push(json!({
                 "session_id": view.session_id,
                 "status": asked.status,
@@ -132,7 +154,7 @@ impl Tools {
         };
         let is_clean = asked.clean_only.then_some(true);
         let filter = CheckpointFilter { checkpoint_type, is_clean, ..CheckpointFilter::default() };
-        let list = checkpoints::list(self.store(), &session, &filter, CHECKPOINTS_MAX).await?;
+        let list = checkpoints::list(&self.store()?, &session, &filter, CHECKPOINTS_MAX).await?;
         // Oldest first, as an index is written.
         let listed: Vec<Value> = list
             .checkpoints
@@ -156,7 +178,7 @@ impl Tools {
     async fn inspect(&self, asked: InspectCheckpoint) -> Result<Value> {
         let session = self.session(&asked.session_id, &asked.agent_work_dir).await?;
         let id = self.checkpoint(&session, &asked.checkpoint_id).await?;
-        let one = checkpoints::load(self.store(), &session, id.as_ref()).await?;
+        let one = checkpoints::load(&self.store()?, &session, id.as_ref()).await?;
         let mut shown = json!({
             "checkpoint_id": one.checkpoint_id,
             "type": one.checkpoint_type,
@@ -181,7 +203,7 @@ impl Tools {
         checkpoint: Option<&CheckpointId>,
         set: Map<String, Value>,
     ) -> Result<Option<CheckpointId>> {
-        let graph = Graph::of_session(self.store(), session).await?;
+        let graph = Graph::of_session(&self.store()?, session).await?;
         if let Some(client) = run::server_for_resume(&self.0.cx, &graph, session).await? {
             let how = ResumeGraphRequest {
                 checkpoint_id: checkpoint.map(ToString::to_string),
@@ -192,7 +214,7 @@ impl Tools {
             let from = client.resume_graph(session, &how).await?.resumed_from;
             return Ok(from.map(|from| from.parse()).transpose()?);
         }
-        let runner = graph.runner(&self.0.host.store).checkpoints(CheckpointOptions::default());
+        let runner = graph.runner(&self.host()?.store).checkpoints(CheckpointOptions::default());
         let run = runner.resume(session, checkpoint, set).await;
         let run = run.map_err(|error| graphs::owned(&self.0.cx, error))?;
         let from = run.resumed_from().cloned();
@@ -233,7 +255,7 @@ impl Tools {
             let session = client.run_graph(&request).await?.session_id;
             return Ok(json!({"session_id": session, "graph": graph.name(), "status": "active"}));
         }
-        let runner = graph.runner(&self.0.host.store);
+        let runner = graph.runner(&self.host()?.store);
         let runner = runner.working_dir(folder.to_string_lossy().into_owned());
         let run = runner.start(asked.inputs).await?;
         let session = run.session().clone();
@@ -245,32 +267,34 @@ impl Tools {
         let session = self.session(&asked.session_id, "").await?;
         let id = match self.checkpoint(&session, &asked.checkpoint_id).await? {
             Some(id) => id,
-            None => checkpoints::load(self.store(), &session, None).await?.checkpoint_id,
+            None => checkpoints::load(&self.store()?, &session, None).await?.checkpoint_id,
         };
-        let forked = checkpoints::fork(&self.0.host.store, &session, &id).await?;
+        let forked = match graphs::server_of_store(&self.0.cx)? {
+            Some(client) => {
+                let checkpoint_id = Some(id.to_string());
+                let request = ForkRequest { checkpoint_id, ..ForkRequest::default() };
+                client.fork(&session, &request).await?.session_id
+            }
+            None => checkpoints::fork(&self.host()?.store, &session, &id).await?,
+        };
         Ok(json!({"session_id": forked, "forked_from": session, "checkpoint_id": id}))
     }
 
     /// Answers a graph that runs here while other branches run, one of the server there, and one that
-    /// nobody runs by continuing it here.
+    /// that no process runs by continuing it here.
     async fn give_answer(&self, session: &SessionId, wait: &WaitId, answer: Value) -> Result<()> {
         if let Some(run) = self.0.runs.handle(session)
             && run.answer(wait.clone(), answer.clone()).await?
         {
             return Ok(());
         }
-        let data = &self.0.cx.settings.data.value;
-        let owner = self.view().state(session).await?.lease.owner;
-        if let (Some(owner), Some(info)) = (owner, server::find(data))
-            && owner.as_str() == info.boot
-            && let Some(client) = server::connect(data)
-        {
+        if let Some(client) = graphs::server_for_change(&self.0.cx, session).await? {
             client.answer(wait, &AnswerRequest { answer, message: None }).await?;
             return Ok(());
         }
         // Its run has ended, and may not have let go of the session yet.
         self.0.runs.ended(session).await;
-        let answered = piton_graph::answer(&self.0.host.store, session, wait, answer).await;
+        let answered = piton_graph::answer(&self.host()?.store, session, wait, answer).await;
         answered.map_err(|error| graphs::owned(&self.0.cx, error))?;
         self.continue_session(session, None, Map::new()).await?;
         Ok(())
@@ -280,7 +304,7 @@ impl Tools {
         let session = self.session(&asked.session_id, "").await?;
         let wait: WaitId = match asked.wait_id.as_str() {
             "" => {
-                let view = checkpoints::view(self.store(), &session).await?;
+                let view = checkpoints::view(&self.store()?, &session).await?;
                 let [wait] = view.waits.as_slice() else {
                     let message = format!("Session {session} has {} open waits", view.waits.len());
                     return Err(Error::new(Code::WaitNotFound, message));

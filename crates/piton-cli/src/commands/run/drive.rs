@@ -84,7 +84,8 @@ impl Drive<'_> {
                 Outcome::Waiting { waits } if can_ask && self.ask(ui, &session, waits).await? => {}
                 outcome => {
                     let view = piton_graph::checkpoints::view(self.store.store(), &session).await?;
-                    let options = [&self.cx.settings.checkpoint, &self.options];
+                    let recorded = &view.checkpoint_options;
+                    let options = [&self.cx.settings.checkpoint, recorded, &self.options];
                     let resume = graphs::resume_command(
                         &ui.call,
                         &session,
@@ -144,9 +145,17 @@ impl Drive<'_> {
         let Some(wait) = waits.first() else { return Ok(false) };
         let question =
             piton_graph::checkpoints::question(self.store.store(), session, &wait.wait_id);
-        let Some(answer) = ask_person(ui, &question.await?).await? else { return Ok(false) };
-        piton_graph::answer(self.store, session, &wait.wait_id, answer.into()).await?;
-        Ok(true)
+        let first = waits.iter().filter_map(|wait| wait.deadline_at).min();
+        let left = first.map(|at| at.since(self.cx.now()));
+        match ask_person(ui, &question.await?, left).await? {
+            Asked::Nothing => Ok(false),
+            // The resume that follows has the node fail.
+            Asked::Expired => Ok(true),
+            Asked::Answer(answer) => {
+                piton_graph::answer(self.store, session, &wait.wait_id, answer.into()).await?;
+                Ok(true)
+            }
+        }
     }
 }
 
@@ -155,8 +164,28 @@ pub(super) fn can_ask(ui: &Ui) -> bool {
     !ui.json && Ui::is_screen() && std::io::stdin().is_terminal()
 }
 
-/// Asks the person at the terminal; `None`: no answer was given.
-pub(super) async fn ask_person(ui: &mut Ui, question: &Question) -> Result<Option<String>> {
+/// What became of a question at the terminal.
+#[derive(Debug)]
+pub(super) enum Asked {
+    Answer(String),
+    /// The input has ended, or Ctrl-C was pressed.
+    Nothing,
+    /// Nobody answered in time.
+    Expired,
+}
+
+/// Asks the person at the terminal, for so long if there is a deadline.
+pub(super) async fn ask_person(
+    ui: &mut Ui,
+    question: &Question,
+    left: Option<Duration>,
+) -> Result<Asked> {
+    let mut expired = std::pin::pin!(async {
+        match left {
+            Some(left) => tokio::time::sleep(left).await,
+            None => std::future::pending().await,
+        }
+    });
     for line in question.text.lines() {
         ui.line(format_args!("  {}", ui.paint(Tone::Attention, line)))?;
     }
@@ -170,10 +199,14 @@ pub(super) async fn ask_person(ui: &mut Ui, question: &Question) -> Result<Optio
         let line = tokio::select! {
             line = read_line() => line,
             _ = interrupt.recv() => None,
+            () = &mut expired => {
+                ui.line("")?;
+                return Ok(Asked::Expired);
+            }
         };
         let Some(line) = line else {
             ui.line("")?;
-            return Ok(None);
+            return Ok(Asked::Nothing);
         };
         let line = line.trim();
         if line.is_empty() {
@@ -191,7 +224,7 @@ pub(super) async fn ask_person(ui: &mut Ui, question: &Question) -> Result<Optio
                 option.clone()
             }
         };
-        return Ok(Some(answer));
+        return Ok(Asked::Answer(answer));
     }
 }
 

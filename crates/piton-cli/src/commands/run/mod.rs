@@ -11,13 +11,12 @@ use piton_core::id::SessionId;
 use piton_graph::{Graph, Outcome};
 use serde_json::{Map, Value, json};
 
+use crate::background;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
 use crate::graphs::{self, GraphHost};
-use crate::stores::{self, Kind};
 use crate::text::{one_line, shortened};
 use crate::ui::{Tone, Ui};
-use crate::{background, server};
 use drive::Drive;
 use remote::Remote;
 
@@ -74,14 +73,12 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
 }
 
 /// The server that a new graph runs on; `None`: it runs in this process. Agents belong to a server, and
-/// beside a server nobody else writes to a store of files.
+/// beside a server no other process writes to a store of files.
 pub(crate) async fn server_for_run(cx: &Context, graph: &Graph) -> Result<Option<Client>> {
     if graph.agent_nodes().next().is_some() {
         return Ok(Some(background::ensure(cx).await?));
     }
-    let data = &cx.settings.data.value;
-    let kind = stores::detect(data)?.unwrap_or(cx.settings.store.value);
-    Ok(server::connect(data).filter(|_| kind == Kind::Files))
+    graphs::server_of_store(cx)
 }
 
 /// The server that a graph is resumed on; `None`: it is resumed in this process. A session that the
@@ -94,11 +91,7 @@ pub(crate) async fn server_for_resume(
     if let Some(client) = server_for_run(cx, graph).await? {
         return Ok(Some(client));
     }
-    let data = &cx.settings.data.value;
-    let Some(info) = server::find(data) else { return Ok(None) };
-    let owner = cx.existing_view()?.state(session).await?.lease.owner;
-    let is_servers = owner.is_some_and(|owner| owner.as_str() == info.boot);
-    Ok(server::connect(data).filter(|_| is_servers))
+    graphs::server_for_change(cx, session).await
 }
 
 /// Resumes a graph's session, in this process or on the server.

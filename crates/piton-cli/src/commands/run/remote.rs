@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-use super::drive::{DRAW_EVERY, ask_person, can_ask};
+use super::drive::{Asked, DRAW_EVERY, ask_person, can_ask};
 use super::screen::Screen;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
@@ -135,7 +135,9 @@ impl Remote<'_> {
             {
                 continue;
             }
-            let options = [&self.cx.settings.checkpoint, &self.options];
+            // The server's log has what earlier executions were given.
+            let recorded = self.recorded_options(session).await?;
+            let options = [&self.cx.settings.checkpoint, &recorded, &self.options];
             let resume = graphs::resume_command(&ui.call, session, self.graph, options, &done);
             return super::report(ui, self.graph, session, &outcome, resume);
         }
@@ -198,15 +200,28 @@ impl Remote<'_> {
         Ok(seen)
     }
 
-    /// Asks the person at the terminal. False: no answer was given.
+    async fn recorded_options(&self, session: &SessionId) -> Result<CheckpointOptions> {
+        let view = self.cx.existing_view()?;
+        let view = piton_graph::checkpoints::view(view.store(), session).await?;
+        Ok(view.checkpoint_options)
+    }
+
+    /// Asks the person at the terminal. False: no answer was given. When the wait's time has passed the
+    /// server continues.
     async fn ask(&self, ui: &mut Ui, waits: &[OpenWait]) -> Result<bool> {
         let Some(wait) = waits.first() else { return Ok(false) };
         let open = self.client.wait(&wait.wait_id).await?;
         let asked = open.question.unwrap_or_default();
-        let Some(answer) = ask_person(ui, &question(&asked)).await? else { return Ok(false) };
-        let answer = AnswerRequest { answer: answer.into(), message: None };
-        self.client.answer(&wait.wait_id, &answer).await?;
-        Ok(true)
+        let left = open.deadline_at.map(|at| at.since(self.cx.now()));
+        match ask_person(ui, &question(&asked), left).await? {
+            Asked::Nothing => Ok(false),
+            Asked::Expired => Ok(true),
+            Asked::Answer(answer) => {
+                let answer = AnswerRequest { answer: answer.into(), message: None };
+                self.client.answer(&wait.wait_id, &answer).await?;
+                Ok(true)
+            }
+        }
     }
 }
 

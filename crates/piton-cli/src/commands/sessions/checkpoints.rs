@@ -219,9 +219,14 @@ async fn delete(ui: &mut Ui, cx: &Context, session: &str, named: &str) -> Result
     let (view, id) = cx.view_of(session).await?;
     let checkpoint = checkpoints::find(view.store(), &id, named).await?;
     drop(view);
-    let host = GraphHost::open(cx)?;
-    let deleted = checkpoints::delete(&host.store, &id, &checkpoint).await;
-    let deleted = deleted.map_err(|error| graphs::owned(cx, error))?;
+    let deleted = if let Some(client) = graphs::server_for_change(cx, &id).await? {
+        client.delete_checkpoint(&id, checkpoint.as_str()).await?;
+        true
+    } else {
+        let host = GraphHost::open(cx)?;
+        let deleted = checkpoints::delete(&host.store, &id, &checkpoint).await;
+        deleted.map_err(|error| graphs::owned(cx, error))?
+    };
     if ui.json {
         ui.json_line(&json!({"session": id, "checkpoint_id": checkpoint, "deleted": deleted}))?;
     } else {

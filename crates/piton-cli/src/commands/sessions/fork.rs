@@ -65,13 +65,21 @@ async fn fork_graph(
     session: &SessionId,
     named: Option<&str>,
 ) -> Result<Exit> {
-    let host = GraphHost::open(cx)?;
-    let store = host.store.store();
+    let view = cx.existing_view()?;
     let checkpoint = match named {
-        Some(named) => checkpoints::find(store, session, named).await?,
-        None => checkpoints::load(store, session, None).await?.checkpoint_id,
+        Some(named) => checkpoints::find(view.store(), session, named).await?,
+        None => checkpoints::load(view.store(), session, None).await?.checkpoint_id,
     };
-    let forked = checkpoints::fork(&host.store, session, &checkpoint).await?;
+    drop(view);
+    // The new session is nobody's yet: only the store decides who writes it.
+    let forked = match graphs::server_of_store(cx)? {
+        Some(client) => {
+            let checkpoint_id = Some(checkpoint.to_string());
+            let request = ForkRequest { checkpoint_id, ..ForkRequest::default() };
+            client.fork(session, &request).await?.session_id
+        }
+        None => checkpoints::fork(&GraphHost::open(cx)?.store, session, &checkpoint).await?,
+    };
     if ui.json {
         ui.json_line(&json!({"session_id": forked, "from_checkpoint_id": checkpoint}))?;
     } else {

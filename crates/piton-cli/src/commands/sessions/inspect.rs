@@ -17,8 +17,8 @@ Examples:
 
 JSON: one object: checkpoint_id, session_id, checkpoint_type, created_at, current_node, next_node,
 execution_path, shared_memory (with --include-memory), excluded_keys, conversation_states,
-accumulated_outputs, metrics_snapshot, is_clean, can_resume_from, description, signature, log_position,
-parent, lineage, error, failed_at_node.";
+accumulated_outputs, artifacts, metrics_snapshot, is_clean, can_resume_from, description, signature,
+log_position, parent, lineage, error, failed_at_node.";
 
 /// Show the contents of a graph's checkpoint
 #[derive(Debug, clap::Args)]
@@ -101,6 +101,10 @@ fn print(ui: &mut Ui, cx: &Context, one: &Checkpoint) -> Result<()> {
         for (key, value) in &one.accumulated_outputs {
             entry(ui, key, value)?;
         }
+    }
+    if !one.artifacts.is_empty() {
+        let names: Vec<&str> = one.artifacts.iter().map(|file| file.name.as_str()).collect();
+        field(ui, "Artifacts", &names.join(", "))?;
     }
     for (node, conversation) in one.conversation_states.iter().flatten() {
         field(ui, "Loop", &format!("{node}: {conversation}"))?;

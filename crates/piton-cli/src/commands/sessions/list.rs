@@ -3,9 +3,9 @@
 use piton_api::SessionSummary;
 use piton_core::Timestamp;
 use piton_core::event::Outcome;
-use piton_core::id::{BootId, SessionId};
+use piton_core::id::BootId;
 use piton_core::status::{Name, Status};
-use piton_runtime::{Listed, View};
+use piton_runtime::Listed;
 use piton_store::{Cursor, Row};
 use serde::Serialize;
 
@@ -47,13 +47,10 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u16).range(1..=1_000))]
     limit: u16,
     /// Continue an earlier list after the session with this cursor
-    #[arg(long, value_name = "CURSOR", value_parser = parse_cursor)]
+    #[arg(long, value_name = "CURSOR")]
     after: Option<Cursor>,
 }
 
-/// The first prompt is among these records.
-const FIRST_RECORDS: usize = 32;
-const TITLE_CHARS_MAX: usize = 80;
 /// Starting, running or waiting.
 const ACTIVE: &str = "active";
 
@@ -96,19 +93,6 @@ fn parse_status(text: &str) -> Result<StatusFilter, String> {
     Err(format!("it is none of {}", names.join(", ")))
 }
 
-/// A cursor in the form `MILLIS.SESSION`.
-fn parse_cursor(text: &str) -> Result<Cursor, String> {
-    let parse = || {
-        let (millis, session) = text.split_once('.')?;
-        Some(Cursor { millis: millis.parse().ok()?, session: session.parse::<SessionId>().ok()? })
-    };
-    parse().ok_or_else(|| "it is not the cursor of an earlier list".to_owned())
-}
-
-fn cursor_text(cursor: &Cursor) -> String {
-    format!("{}.{}", cursor.millis, cursor.session)
-}
-
 pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let Some(view) = cx.view()? else {
         let data = cx.settings.data.value.display();
@@ -137,14 +121,11 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     } else if listed.is_empty() {
         ui.note("No sessions.")?;
     } else {
-        let mut summaries: Vec<SessionSummary> = listed.iter().map(summary).collect();
-        for one in summaries.iter_mut().filter(|one| one.title.is_none()) {
-            one.title = first_words(&view, &one.session_id).await?;
-        }
+        let summaries: Vec<SessionSummary> = listed.iter().map(summary).collect();
         print_table(ui, &summaries, view.now())?;
     }
     if let Some(next) = next {
-        ui.note(&format!("There may be more: continue with --after {}", cursor_text(&next)))?;
+        ui.note(&format!("There may be more: continue with --after {next}"))?;
     }
     Ok(Exit::Good)
 }
@@ -174,17 +155,6 @@ pub(crate) fn print_table(ui: &mut Ui, sessions: &[SessionSummary], now: Timesta
         ]);
     }
     table.print(ui)
-}
-
-/// What was said first in a session without a title. Read from the log each time, so that what is
-/// redacted there is not shown here.
-async fn first_words(view: &View, session: &SessionId) -> Result<Option<String>> {
-    let records = view.records(session, 0, FIRST_RECORDS).await?;
-    let first = records.iter().find(|record| &*record.kind == "message.user");
-    let text = first.and_then(|record| record.content_field("content"));
-    let text = text.map(|content| show::prompt_text(&content)).unwrap_or_default();
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty());
-    Ok(line.map(|line| line.chars().take(TITLE_CHARS_MAX).collect()))
 }
 
 /// Where a session works.
@@ -225,6 +195,6 @@ fn line(listed: &Listed) -> Line<'_> {
     Line {
         summary: SessionSummary::new(session, &summary.info, &summary.facts, *last_seq, status),
         owner: lease.owner.as_ref(),
-        cursor: cursor_text(&listed.cursor()),
+        cursor: listed.cursor().to_string(),
     }
 }

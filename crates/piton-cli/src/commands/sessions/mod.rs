@@ -4,6 +4,7 @@ mod abandon;
 mod answer;
 mod answer_graph;
 mod archive;
+mod artifacts;
 mod cancel;
 mod checkpoints;
 mod cleanup;
@@ -25,6 +26,7 @@ pub(super) mod prompt;
 mod prune;
 mod queue;
 mod redact;
+mod rename;
 mod repair;
 mod resume;
 mod resume_token;
@@ -60,10 +62,12 @@ pub(crate) enum Command {
     Inspect(inspect::Args),
     Diff(diff::Args),
     Timeline(timeline::Args),
+    Artifacts(artifacts::Args),
     Waits(waits::Args),
     Answer(answer::Args),
     Prompt(prompt::Args),
     Set(set::Args),
+    Rename(rename::Args),
     Login(login::Args),
     /// List, edit, move and remove queued prompts
     #[command(subcommand)]
@@ -99,10 +103,12 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
         Command::Inspect(args) => inspect::run(ui, cx, args).await,
         Command::Diff(args) => diff::run(ui, cx, args).await,
         Command::Timeline(args) => timeline::run(ui, cx, args).await,
+        Command::Artifacts(args) => artifacts::run(ui, cx, args).await,
         Command::Waits(args) => waits::run(ui, cx, args).await,
         Command::Answer(args) => answer::run(ui, cx, args).await,
         Command::Prompt(args) => prompt::run(ui, cx, args).await,
         Command::Set(args) => set::run(ui, cx, args).await,
+        Command::Rename(args) => rename::run(ui, cx, args).await,
         Command::Login(args) => login::run(ui, cx, args).await,
         Command::Queue(command) => queue::run(ui, cx, command).await,
         Command::Resume(args) => resume::run(ui, cx, args).await,

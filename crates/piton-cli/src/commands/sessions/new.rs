@@ -13,6 +13,7 @@ use crate::agents;
 use crate::background;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
+use crate::mcp_servers::McpServerArgs;
 use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
@@ -20,6 +21,7 @@ Examples:
   piton sessions new                              In this folder, like piton chat
   piton sessions new --repo . --base main         On a branch of its own, beside your checkout
   piton sessions new --repo . --task TASK         One more for a task, side by side with the others
+  piton sessions new --mcp-server 'docs=npx -y docs-server'
   piton sessions cleanup SESSION                  When its branch is merged or pushed
 
 JSON: one object: session_id, worktree_path, worktree_branch (both null without --repo).";
@@ -42,6 +44,8 @@ pub(crate) struct Args {
     agent: Option<String>,
     #[command(flatten)]
     choice: ChoiceArgs,
+    #[command(flatten)]
+    mcp: McpServerArgs,
     /// The session's task
     #[arg(long, value_name = "TASK")]
     task: Option<String>,
@@ -88,6 +92,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let new = NewSession {
         agent_profile_id: Some(agents::chosen(ui, &cx.settings, args.agent)?),
         agent: args.choice.choice()?,
+        mcp_servers: args.mcp.servers()?,
         task_id: args.task,
         title: args.title,
         ..new

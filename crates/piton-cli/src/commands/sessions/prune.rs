@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use piton_api::graph::PruneCheckpointsRequest;
 use piton_core::decide::Removal;
 use piton_core::graph::KEEP_COUNT_DEFAULT;
 use piton_graph::checkpoints;
@@ -185,9 +186,19 @@ async fn prune_checkpoints(
     let Checkpoints { keep, clean_only, yes } = how;
     let pruned = if yes {
         drop(view);
-        let host = GraphHost::open(cx)?;
-        let pruned = checkpoints::prune(&host.store, &id, keep, clean_only).await;
-        pruned.map_err(|error| graphs::owned(cx, error))?
+        if let Some(client) = graphs::server_for_change(cx, &id).await? {
+            let request = PruneCheckpointsRequest {
+                keep_count: Some(keep),
+                keep_clean_only: clean_only,
+                dry_run: false,
+            };
+            let pruned = client.prune_checkpoints(&id, &request).await?.pruned;
+            pruned.iter().map(|id| Ok(id.parse()?)).collect::<Result<_>>()?
+        } else {
+            let host = GraphHost::open(cx)?;
+            let pruned = checkpoints::prune(&host.store, &id, keep, clean_only).await;
+            pruned.map_err(|error| graphs::owned(cx, error))?
+        }
     } else {
         checkpoints::prune_plan(view.store(), &id, keep, clean_only).await?
     };

@@ -91,7 +91,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
             is_graph_recorded: args.recorded_graph,
             checkpoint_config: args.checkpoint_config,
         };
-        return run::resume(ui, cx, &id, how).await;
+        return Box::pin(run::resume(ui, cx, &id, how)).await;
     }
     drop(view);
     let (client, id) = backend::server_for(cx, &args.session).await?;

@@ -3,45 +3,65 @@
 use piton_api::SessionStatus;
 use piton_api::agent_view::AgentView;
 use piton_api::client::{Client, Error as ClientError};
+use piton_api::graph::GraphQuery;
 use piton_api::queue::{PromptAccepted, PromptRequest, Queue};
 use piton_api::record::RecordQuery;
-use piton_api::rewind::RewindResult;
+use piton_api::rewind::{RewindResult, TurnCheckpointList};
 use piton_api::session::{RenameRequest, RunRequest};
 use piton_api::wait::AnswerRequest;
-use piton_core::PromptContent;
 use piton_core::id::{SessionId, WaitId};
-use serde_json::json;
+use piton_core::{Code, PromptContent};
+use serde_json::Value;
 
 use super::{Chat, Left, RECONNECT_EVERY};
 use crate::attachment;
 use crate::commands::chat::screen::Question;
 use crate::commands::sessions::rewind;
 use crate::error::{Error, Result};
-use crate::terminal::conversation::{Conversation, Item};
+use crate::terminal::conversation::{Conversation, Item, graph_title};
+use crate::terminal::{human, images};
 use crate::ui::Tone;
 
 /// Records of one page of older messages.
 const OLDER_RECORDS: u64 = 500;
 const PAGE_RECORDS: usize = 250;
-/// Files that go with a prompt that names them.
-const IMAGES: [&str; 5] = [".png", ".jpg", ".jpeg", ".gif", ".webp"];
+const CHECKPOINTS_SHOWN: usize = 20;
 
 /// What came of a request.
 #[derive(Debug)]
 pub(super) enum Done {
     Sent(Result<PromptAccepted, ClientError>),
-    Answered(Box<Question>, Result<()>),
-    Acted { words: String, result: Result<(), ClientError> },
+    /// With the reason that was typed for a rejection.
+    Answered(Box<Question>, Option<String>, Result<()>),
+    /// A queued prompt has another text, or could not be given this one.
+    QueueChanged {
+        text: String,
+        result: Result<(), ClientError>,
+    },
+    Acted {
+        words: String,
+        result: Result<(), ClientError>,
+    },
     Rewound(Result<Box<RewindResult>, ClientError>),
+    Checkpoints(Result<TurnCheckpointList, ClientError>),
     Queue(Result<Queue, ClientError>),
     Agent(Result<Box<AgentView>, ClientError>),
     Branch(Option<String>),
     Status(Result<Box<SessionStatus>, ClientError>),
-    Older { items: Vec<Item>, from_seq: u64 },
+    Older {
+        items: Vec<Item>,
+        from_seq: u64,
+    },
     OlderFailed(ClientError),
-    Shell { command: String, output: String, code: Option<i32> },
+    Shell {
+        command: String,
+        output: String,
+        code: Option<i32>,
+    },
     Rule(Result<String>),
     GoTo(Result<SessionId>),
+    /// The graph that the session runs: its name, and what it is for.
+    Graph(String, String),
 }
 
 impl Chat<'_> {
@@ -69,19 +89,53 @@ impl Chat<'_> {
         });
     }
 
-    pub(super) fn answer(&mut self, wait_id: String, option_id: String, message: Option<String>) {
+    /// A session without an agent runs a graph: its name is shown in the agent's place.
+    pub(super) fn look_for_graph(&self, has_agent: bool) {
+        if has_agent {
+            return;
+        }
+        let (client, session, done) =
+            (self.client.clone(), self.session.clone(), self.done.clone());
+        tokio::spawn(async move {
+            // It may run none; then there is nothing to show.
+            if let Ok(graph) = client.graph(&session, &GraphQuery::default()).await {
+                let title = graph_title(&graph.graph, graph.goal.as_deref());
+                let _ = done.send(Done::Graph(graph.graph, title));
+            }
+        });
+    }
+
+    /// Answers with one of the options.
+    pub(super) fn choose_option(
+        &mut self,
+        wait_id: String,
+        option_id: &str,
+        message: Option<String>,
+    ) {
+        let open = &self.conversation.questions;
+        let Some(question) = open.iter().find(|question| question.wait_id == wait_id) else {
+            return;
+        };
+        let answer = human::answer_of(question, option_id);
+        self.answer(wait_id, answer, message);
+    }
+
+    /// Answers; `kept` is what was typed for it.
+    pub(super) fn answer(&mut self, wait_id: String, answer: Value, kept: Option<String>) {
         let open = &mut self.conversation.questions;
         let Some(at) = open.iter().position(|question| question.wait_id == wait_id) else { return };
         let question = open.remove(at);
         self.asking = None;
         let client = self.client.clone();
         self.spawn(async move {
-            let answer = AnswerRequest { answer: json!({"option_id": option_id}), message };
+            // A text is the answer itself, not said beside one.
+            let message = kept.clone().filter(|_| !answer.is_string());
+            let answer = AnswerRequest { answer, message };
             let result = match wait_id.parse::<WaitId>() {
                 Ok(wait) => client.answer(&wait, &answer).await.map(drop).map_err(Error::from),
                 Err(error) => Err(Error::from(error)),
             };
-            Done::Answered(Box::new(question), result)
+            Done::Answered(Box::new(question), kept, result)
         });
         self.ask_next();
     }
@@ -92,7 +146,9 @@ impl Chat<'_> {
             return;
         }
         let Some(next) = self.outbox.front().cloned() else { return };
-        let content = match self.content(&next.text) {
+        let content =
+            if next.has_images { self.content(&next.text) } else { Ok(next.text.clone().into()) };
+        let content = match content {
             Ok(content) => content,
             Err(error) => {
                 self.outbox.pop_front();
@@ -110,15 +166,8 @@ impl Chat<'_> {
 
     /// A prompt with the images that it names.
     fn content(&self, text: &str) -> Result<PromptContent> {
-        let Some(folder) = &self.folder else { return Ok(text.to_owned().into()) };
-        let named = text.split_whitespace().filter_map(|word| word.strip_prefix('@'));
-        let is_image =
-            |path: &&str| IMAGES.iter().any(|end| path.to_ascii_lowercase().ends_with(end));
-        let files: Vec<_> = named
-            .filter(is_image)
-            .map(|path| folder.join(path))
-            .filter(|path| path.is_file())
-            .collect();
+        let home = std::env::home_dir();
+        let files = images::named(text, self.folder.as_deref(), home.as_deref());
         attachment::prompt(text.to_owned(), &files)
     }
 
@@ -181,9 +230,12 @@ impl Chat<'_> {
         self.is_dirty = true;
         match done {
             Done::Sent(result) => self.sent(result),
-            Done::Answered(_, Ok(())) => {}
-            Done::Answered(question, Err(error)) => {
+            Done::Answered(_, _, Ok(())) => {}
+            Done::Answered(question, reason, Err(error)) => {
                 self.report(&error);
+                if let Some(reason) = reason {
+                    self.bring_back(&reason);
+                }
                 // It is asked again, unless the records say that it was answered.
                 let is_open = self.conversation.is_asked(&question.wait_id);
                 if is_open {
@@ -195,6 +247,19 @@ impl Chat<'_> {
                 self.interrupted_at = None;
                 self.report(&error.into());
                 // What was taken for answered is not.
+                self.conversation.stale.queue = true;
+            }
+            Done::QueueChanged { text, result: Ok(()) } => {
+                let words = if text.is_empty() {
+                    "The prompt is not queued any more."
+                } else {
+                    "The queued prompt is changed."
+                };
+                self.message = Some((Tone::Quiet, words.to_owned()));
+            }
+            Done::QueueChanged { text, result: Err(error) } => {
+                self.report(&error.into());
+                self.bring_back(&text);
                 self.conversation.stale.queue = true;
             }
             Done::Rewound(Ok(done)) => {
@@ -222,7 +287,12 @@ impl Chat<'_> {
                 self.status.branch = branch.or(self.status.branch.take());
             }
             Done::Status(Ok(status)) => self.show(&status),
-            Done::Status(Err(error)) | Done::Rewound(Err(error)) => self.report(&error.into()),
+            Done::Checkpoints(Ok(list)) => self.show_checkpoints(&list),
+            Done::Status(Err(error))
+            | Done::Rewound(Err(error))
+            | Done::Checkpoints(Err(error)) => {
+                self.report(&error.into());
+            }
             Done::Older { items, from_seq } => {
                 if let Some(transcript) = &mut self.transcript {
                     transcript.add_older(items, from_seq);
@@ -237,6 +307,10 @@ impl Chat<'_> {
             Done::Shell { command, output, code } => {
                 (self.message, self.shell_stop) = (None, None);
                 self.conversation.items.push(Item::Shell { command, output, code });
+            }
+            Done::Graph(name, title) => {
+                self.title.get_or_insert(title);
+                self.status.agent = format!("graph {name}");
             }
             Done::Rule(Ok(words)) => self.conversation.note(Tone::Quiet, words),
             Done::GoTo(Ok(session)) => self.left = Some(Left::To(session)),
@@ -264,6 +338,18 @@ impl Chat<'_> {
                 let again = std::time::Instant::now() + RECONNECT_EVERY;
                 self.retry_at.get_or_insert(again);
                 return;
+            }
+            // The agent takes no images; it may read the files that the text names.
+            Err(error)
+                if error.code() == Some(Code::ContentNotSupported)
+                    && self.outbox.front().is_some_and(|sent| sent.has_images) =>
+            {
+                if let Some(sent) = self.outbox.front_mut() {
+                    sent.has_images = false;
+                    sent.key.push_str("-text");
+                }
+                let text = "The agent takes no images: the prompt is sent with their names alone.";
+                self.conversation.note(Tone::Attention, text);
             }
             Err(error) => {
                 if let Some(refused) = self.outbox.pop_front() {
@@ -312,6 +398,29 @@ impl Chat<'_> {
             self.status.cost = cost.map(|cost| format!("{:.2} {}", cost.amount, cost.currency));
         }
         self.agent = Some(agent);
+    }
+
+    /// The newest of them; `/rewind` and `piton sessions checkpoints` take all.
+    fn show_checkpoints(&mut self, list: &TurnCheckpointList) {
+        let live = list.checkpoints.iter().filter(|one| one.is_live);
+        let mut lines: Vec<String> = live
+            .take(CHECKPOINTS_SHOWN)
+            .map(|one| {
+                let id = one.checkpoint_id.as_str();
+                // Ids begin alike.
+                let end = id.get(id.len().saturating_sub(8)..).unwrap_or(id);
+                let place = if one.checkpoint_type == "turn_start" { "before" } else { "after" };
+                let files = if one.has_files { "" } else { ", without files" };
+                let at = one.created_at.to_string();
+                format!("{end}  {place} a turn{files}  {}", at.get(11..19).unwrap_or(&at))
+            })
+            .collect();
+        lines.push(if lines.is_empty() {
+            "There are no checkpoints yet: one is made before and after each turn.".to_owned()
+        } else {
+            "/rewind ID goes back to one. One is made before and after each turn.".to_owned()
+        });
+        self.conversation.note(Tone::Plain, lines.join("\n"));
     }
 
     fn show(&mut self, status: &SessionStatus) {

@@ -40,10 +40,13 @@ impl Chat<'_> {
         Ok(())
     }
 
-    pub(super) fn greet(&mut self) {
-        let title = self.title.clone().unwrap_or_else(|| "New session".to_owned());
-        let agent = &self.status.agent;
-        let text = format!("{title} · {agent} · {}", self.session);
+    pub(super) fn greet(&mut self, has_agent: bool) {
+        let text = match (&self.title, has_agent) {
+            (Some(title), _) => format!("{title} · {} · {}", self.status.agent, self.session),
+            (None, true) => format!("New session · {} · {}", self.status.agent, self.session),
+            // What it runs is said by its records.
+            (None, false) => format!("Session {}", self.session),
+        };
         self.conversation.items.insert(0, Item::Note { tone: Tone::Quiet, text });
         if self.first_seq > 0 {
             let text = "Older messages: Ctrl-T".to_owned();

@@ -39,7 +39,8 @@ impl Chat<'_> {
         self.drawn_at = Some(Instant::now());
         self.is_dirty = false;
         if let Some(mut transcript) = self.transcript.take() {
-            let picture = transcript.picture(&self.conversation.items, columns, rows);
+            let notice = self.asking.is_some().then_some("A request waits: q goes to it");
+            let picture = transcript.picture(&self.conversation.items, notice, columns, rows);
             let wants_older = transcript.wants_older();
             self.transcript = Some(transcript);
             if wants_older {
@@ -118,7 +119,7 @@ impl Chat<'_> {
                     rows.extend(render::item(&part, width, Detail::Short));
                 }
                 // It is asked below, with all of the change.
-                Item::Asked { answer: None, .. } => {}
+                Item::Asked { answer: None, .. } if self.asking.is_some() => {}
                 Item::Tool(tool) if self.asking.is_some() && tool.outcome.is_none() => {
                     let bare = Item::Tool(Box::new(tool.without_diffs()));
                     rows.extend(render::item(&bare, width, Detail::Short));
@@ -150,6 +151,11 @@ impl Chat<'_> {
         let since = self.conversation.run_since;
         let now: Timestamp = self.cx.now();
         let elapsed = since.map_or(0, |since| now.since(since).as_secs());
+        if let Some(node) =
+            self.conversation.node.as_ref().filter(|_| self.interrupted_at.is_none())
+        {
+            return Some(activity(&format!("running {node}"), elapsed, "esc cancels the run"));
+        }
         let words = match self.conversation.items.last() {
             _ if self.interrupted_at.is_some() => "stopping",
             Some(Item::Thought { is_done: false, .. }) => "thinking",
@@ -201,6 +207,9 @@ impl Chat<'_> {
             }
             (None, Purpose::Rejection { .. }) => {
                 ("why? ", "say why you reject it", "enter rejects · esc goes back")
+            }
+            (None, Purpose::Answer { .. }) => {
+                ("answer> ", "", "enter answers the question · esc goes back")
             }
             (None, Purpose::QueueEdit { .. }) => {
                 ("queued> ", "empty removes it", "enter changes the queued prompt · esc leaves it")

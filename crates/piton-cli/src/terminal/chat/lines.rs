@@ -42,7 +42,14 @@ impl Chat<'_> {
             Purpose::Rejection { wait_id, option_id } => {
                 let why = self.editor.text().trim().to_owned();
                 self.restore_prompt();
-                self.answer(wait_id, option_id, Some(why).filter(|why| !why.is_empty()));
+                let why = Some(why).filter(|why| !why.is_empty());
+                self.choose_option(wait_id, &option_id, why);
+                return Ok(());
+            }
+            Purpose::Answer { wait_id } => {
+                let text = self.editor.text();
+                self.restore_prompt();
+                self.answer(wait_id, text.clone().into(), Some(text));
                 return Ok(());
             }
             Purpose::QueueEdit { message_id, version } => {
@@ -94,7 +101,7 @@ impl Chat<'_> {
         let now =
             std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let key = format!("terminal-{}-{}-{}", std::process::id(), now.as_nanos(), self.next_key);
-        self.outbox.push_back(Outgoing { text, key });
+        self.outbox.push_back(Outgoing { text, key, has_images: true });
         self.send_next();
     }
 
@@ -151,6 +158,7 @@ impl Chat<'_> {
                 });
             }
             "rewind" => self.rewind(argument),
+            "checkpoint" => self.list_checkpoints(),
             "undo" => self.go_back(|client, session| async move {
                 client.undo(&session, &UndoRequest::default()).await
             }),
@@ -172,6 +180,11 @@ impl Chat<'_> {
             }
         }
         self.go_back(|client, session| async move { client.rewind(&session, &request).await });
+    }
+
+    fn list_checkpoints(&self) {
+        let (client, session) = (self.client.clone(), self.session.clone());
+        self.spawn(async move { Done::Checkpoints(client.turn_checkpoints(&session).await) });
     }
 
     /// Goes back, says what that came to, and shows the conversation as it is then.
@@ -295,20 +308,27 @@ impl Chat<'_> {
 
     /// Another text for a queued prompt; an empty one removes it.
     fn change_queued(&mut self, message_id: String, version: u64, text: String) {
-        let words = if text.is_empty() {
-            "The prompt is not queued any more."
-        } else {
-            "The queued prompt is changed."
-        };
-        self.act(words, |client, session| async move {
-            let Ok(message) = message_id.parse::<MessageId>() else { return Ok(()) };
-            if text.is_empty() {
-                let removal = QueueRemoval { version: Some(version) };
-                return client.remove_queued(&session, &message, &removal).await.map(drop);
-            }
-            let edit =
-                QueueEdit { content: Some(text.into()), version: Some(version), position: None };
-            client.edit_queued(&session, &message, &edit).await.map(drop)
+        let (client, session) = (self.client.clone(), self.session.clone());
+        self.spawn(async move {
+            let result = change_queued(&client, &session, &message_id, version, &text).await;
+            Done::QueueChanged { text, result }
         });
     }
+}
+
+async fn change_queued(
+    client: &Client,
+    session: &SessionId,
+    message_id: &str,
+    version: u64,
+    text: &str,
+) -> Result<(), ClientError> {
+    let Ok(message) = message_id.parse::<MessageId>() else { return Ok(()) };
+    if text.is_empty() {
+        let removal = QueueRemoval { version: Some(version) };
+        return client.remove_queued(session, &message, &removal).await.map(drop);
+    }
+    let edit =
+        QueueEdit { content: Some(text.to_owned().into()), version: Some(version), position: None };
+    client.edit_queued(session, &message, &edit).await.map(drop)
 }

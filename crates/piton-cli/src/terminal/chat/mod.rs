@@ -4,7 +4,8 @@ mod acting;
 mod coming;
 mod drawing;
 mod lines;
-mod rules;
+mod paging;
+pub(super) mod rules;
 mod shell;
 mod typing;
 
@@ -25,13 +26,13 @@ use super::asking::Asking;
 use super::conversation::{AgentState, Conversation};
 use super::display::{Full, Inline, Raw, wraps_again};
 use super::editor::Editor;
+use super::human;
 use super::input::{Reader, Typed};
 use super::keys::Decoder;
 use super::memory::{Draft, History};
 use super::popup::Popup;
 use super::transcript::Transcript;
 use super::view::Status;
-use crate::commands::chat::screen::question;
 use crate::context::Context;
 use crate::error::{Exit, Result};
 use crate::ui::{Tone, Ui};
@@ -62,6 +63,8 @@ pub(crate) enum Left {
 struct Outgoing {
     text: String,
     key: String,
+    /// The images that it names go with it: the agent is not known to take none.
+    has_images: bool,
 }
 
 /// What the next line is for.
@@ -71,6 +74,8 @@ enum Purpose {
     Prompt,
     /// Why a request is rejected: its wait and the option that rejects.
     Rejection { wait_id: String, option_id: String },
+    /// The answer of a question without options.
+    Answer { wait_id: String },
     /// Another text for a queued prompt.
     QueueEdit { message_id: String, version: u64 },
 }
@@ -92,6 +97,8 @@ pub(crate) struct Chat<'a> {
     session: SessionId,
     folder: Option<PathBuf>,
     title: Option<String>,
+    /// The kind of executor, if the agent does not run on this machine.
+    runtime: Option<String>,
     conversation: Conversation,
     /// Items whose rows are in the terminal's scrollback, and how much of the next one.
     printed_items: usize,
@@ -104,8 +111,8 @@ pub(crate) struct Chat<'a> {
     search: Option<Search>,
     /// Ends the shell line that runs.
     shell_stop: Option<tokio::sync::oneshot::Sender<()>>,
-    /// The rule that was shown for a request, by its wait: pressed again, it is written.
-    rule_shown: Option<(String, String)>,
+    /// The rule that was shown for the request, and is written if that is confirmed next.
+    rule_shown: Option<String>,
     popup: Option<Popup>,
     /// The choices were closed for this text.
     popup_closed_for: Option<String>,
@@ -130,6 +137,8 @@ pub(crate) struct Chat<'a> {
     done: mpsc::UnboundedSender<Done>,
     frame: usize,
     interrupted_at: Option<Instant>,
+    /// When Ctrl-C was pressed without a turn, if nothing was since.
+    cleared_at: Option<Instant>,
     /// The session is new: nothing is sent before its agent is ready.
     awaits_agent: bool,
     away_since: Option<Instant>,
@@ -145,7 +154,7 @@ pub(crate) struct Chat<'a> {
 enum Event {
     Typed(Option<Typed>),
     Settle,
-    Record(piton_api::client::Result<Value>),
+    Record(piton_api::client::Result<piton_api::record::FlatRecord>),
     Done(Option<Done>),
     Resize,
     Interrupt,
@@ -172,7 +181,7 @@ pub(crate) async fn run(
     if let Some(text) = first_prompt {
         chat.send(text);
     }
-    chat.run(results).await
+    chat.run(results, status.summary.agent_profile_id.is_some()).await
 }
 
 impl<'a> Chat<'a> {
@@ -200,8 +209,9 @@ impl<'a> Chat<'a> {
         conversation.needs_resume = status.needs_resume && status.run.is_some();
         // What was asked before the records that are read now.
         for wait in status.waits.iter().filter(|wait| wait.since_seq <= first_seq) {
-            let record = serde_json::json!({"kind": "run.waiting", "wait_id": wait.wait_id, "question": wait.question});
-            conversation.questions.extend(question(&record));
+            let record = serde_json::json!({"kind": "run.waiting", "wait_id": wait.wait_id,
+                "wait_kind": wait.kind, "question": wait.question});
+            conversation.questions.extend(human::question(&record));
         }
         let (draft, typed) = Draft::open(data, session.as_str())?;
         let mut editor = Editor::default();
@@ -212,7 +222,7 @@ impl<'a> Chat<'a> {
                 Some((Tone::Quiet, "This is what you typed before the terminal ended.".to_owned()));
         }
         let shown_status = Status {
-            agent: summary.agent_profile_id.clone().unwrap_or_else(|| "echo".to_owned()),
+            agent: summary.agent_profile_id.clone().unwrap_or_else(|| "no agent".to_owned()),
             folder: drawing::short_folder(&folder),
             branch: summary.worktree_branch.clone(),
             session: drawing::short_id(session.as_str()),
@@ -221,6 +231,7 @@ impl<'a> Chat<'a> {
         Ok(Self {
             client,
             title: summary.title.clone(),
+            runtime: summary.runtime.clone().filter(|runtime| runtime != "standalone"),
             folder: Some(PathBuf::from(&folder)).filter(|folder| folder.is_dir()),
             conversation,
             printed_items: 0,
@@ -255,6 +266,7 @@ impl<'a> Chat<'a> {
             done,
             frame: 0,
             interrupted_at: None,
+            cleared_at: None,
             awaits_agent: false,
             away_since: None,
             retry_at: None,
@@ -270,7 +282,11 @@ impl<'a> Chat<'a> {
         })
     }
 
-    async fn run(mut self, mut results: mpsc::UnboundedReceiver<Done>) -> Result<(Left, Exit)> {
+    async fn run(
+        mut self,
+        mut results: mpsc::UnboundedReceiver<Done>,
+        has_agent: bool,
+    ) -> Result<(Left, Exit)> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut resize = signal(SignalKind::window_change())?;
         let mut hangup = signal(SignalKind::hangup())?;
@@ -279,10 +295,11 @@ impl<'a> Chat<'a> {
         self.raw = Raw::enter();
         let (reader, mut typed) = Reader::start()?;
         self.reader = Some(reader);
-        self.greet();
+        self.greet(has_agent);
         self.conversation.stale.queue = true;
         self.conversation.stale.agent = true;
         self.conversation.stale.branch = true;
+        self.look_for_graph(has_agent);
         let outcome = loop {
             self.refresh();
             let now = Instant::now();
@@ -357,9 +374,7 @@ impl<'a> Chat<'a> {
                 self.is_dirty = true;
             }
             Event::KeysDue => {
-                if let Some(asking) = &mut self.asking {
-                    asking.arm(Instant::now(), self.key_delay);
-                }
+                self.keys_due(Instant::now());
                 self.is_dirty = true;
             }
             Event::Draw => self.draw()?,
@@ -425,15 +440,41 @@ impl<'a> Chat<'a> {
         if self.asking.as_ref().is_some_and(|asking| !is_open(&asking.question.wait_id)) {
             self.asking = None;
         }
-        if let Purpose::Rejection { wait_id, .. } = &self.purpose
+        if let Purpose::Rejection { wait_id, .. } | Purpose::Answer { wait_id } = &self.purpose
             && !is_open(wait_id)
         {
+            let reason = self.editor.take();
             self.restore_prompt();
-            self.message =
-                Some((Tone::Attention, "The request was answered elsewhere.".to_owned()));
+            let kept = if reason.is_empty() { "" } else { " What you typed is in the prompt." };
+            self.add_to_prompt(&reason);
+            let text = format!("The request was answered elsewhere.{kept}");
+            self.message = Some((Tone::Attention, text));
         }
         if self.asking.is_none() && self.purpose == Purpose::Prompt {
-            self.asking = self.conversation.questions.first().cloned().map(Asking::new);
+            let has_draft = !self.editor.is_empty();
+            let first = self.conversation.questions.first().cloned();
+            self.asking = first.map(|question| Asking::new(question, has_draft));
+        }
+    }
+
+    /// Text that the server refused: behind what is being typed, whatever that is for.
+    fn bring_back(&mut self, text: &str) {
+        if self.purpose == Purpose::Prompt {
+            self.add_to_prompt(text);
+        } else if self.stashed.is_empty() {
+            text.clone_into(&mut self.stashed);
+        } else if !text.is_empty() {
+            self.stashed = format!("{}\n{text}", self.stashed);
+        }
+    }
+
+    /// Text that is not sent, behind what is being typed: nothing that was typed is lost.
+    fn add_to_prompt(&mut self, text: &str) {
+        let typed = self.editor.text();
+        let parts = [typed.as_str(), text].into_iter().filter(|part| !part.is_empty());
+        let both = parts.collect::<Vec<_>>().join("\n");
+        if both != typed {
+            self.editor.set(&both);
         }
     }
 

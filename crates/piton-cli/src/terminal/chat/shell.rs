@@ -21,6 +21,15 @@ impl Chat<'_> {
             self.message = Some((Tone::Attention, text.to_owned()));
             return;
         }
+        if self.folder.is_none() {
+            let text = format!(
+                "The workspace {} is not on this machine: nothing was run.",
+                self.status.folder
+            );
+            self.message = Some((Tone::Attention, text));
+            self.editor.set(&format!("!{command}"));
+            return;
+        }
         let (stop, stopped) = oneshot::channel();
         self.shell_stop = Some(stop);
         let mut shell = Command::new("/bin/sh");
@@ -31,7 +40,11 @@ impl Chat<'_> {
         if let Some(folder) = &self.folder {
             shell.current_dir(folder);
         }
-        self.message = Some((Tone::Quiet, format!("running {command} · esc stops it")));
+        let place = match &self.runtime {
+            Some(runtime) => format!(" on this machine, not in {runtime}"),
+            None => String::new(),
+        };
+        self.message = Some((Tone::Quiet, format!("running {command}{place} · esc stops it")));
         self.spawn(async move {
             let (output, code) = run(shell, stopped).await;
             Done::Shell { command, output, code }

@@ -7,13 +7,14 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{Chat, Left, Purpose, Search};
 use crate::error::Result;
-use crate::terminal::asking::Pressed;
+use crate::terminal::asking::{Meaning, Pressed};
 use crate::terminal::display::{Inline, size, wraps_again, write};
 use crate::terminal::keys::Input;
 use crate::terminal::popup;
-use crate::terminal::transcript::Transcript;
 use crate::terminal::view::editor_width;
 use crate::ui::Tone;
+
+const CLEARED: &str = "Cleared; ↑ brings it back. Ctrl-C again leaves.";
 
 impl Chat<'_> {
     pub(super) fn input(&mut self, input: Input, read_at: Instant) -> Result<()> {
@@ -22,11 +23,19 @@ impl Chat<'_> {
             return self.transcript_input(&input);
         }
         match input {
-            Input::Paste(text) => {
-                self.message = None;
-                if let Some(asking) = &mut self.asking {
-                    // Typed, and no answer to anything.
-                    asking.press(KeyEvent::new(KeyCode::Null, KeyModifiers::NONE), read_at);
+            Input::Paste { text, left_out } => {
+                self.cleared_at = None;
+                self.message = (left_out > 0).then(|| {
+                    let text = format!(
+                        "The paste was too long: its last {left_out} bytes are left out. Name a file instead."
+                    );
+                    (Tone::Attention, text)
+                });
+                self.rule_shown = None;
+                if let Some(asking) = &mut self.asking
+                    && let Some(before) = asking.begin_typing(read_at)
+                {
+                    self.editor.insert(before);
                 }
                 self.editor.paste(&text);
                 self.update_popup();
@@ -44,11 +53,17 @@ impl Chat<'_> {
     fn key(&mut self, key: KeyEvent, read_at: Instant) -> Result<()> {
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
         if is_control && key.code == KeyCode::Char('c') {
+            self.rule_shown = None;
             self.ctrl_c();
             return Ok(());
         }
-        if self.asking.is_some() && self.purpose == Purpose::Prompt && self.asking_key(key, read_at)
+        self.cleared_at = None;
+        // Only its own key writes a rule that is shown; any other takes it back.
+        if let Some(rule) = self.rule_shown.take()
+            && is_control
+            && key.code == KeyCode::Char('s')
         {
+            self.add_rule(rule);
             return Ok(());
         }
         if self.search.is_some() {
@@ -58,6 +73,10 @@ impl Chat<'_> {
         if self.popup.is_some() && self.popup_key(key) {
             return Ok(());
         }
+        if self.asking.is_some() && self.purpose == Purpose::Prompt && self.asking_key(key, read_at)
+        {
+            return Ok(());
+        }
         if !matches!(key.code, KeyCode::Up | KeyCode::Down) {
             self.history.settle();
         }
@@ -65,6 +84,12 @@ impl Chat<'_> {
             self.modified_key(key)?;
         } else {
             self.plain_key(key)?;
+        }
+        if let Some(asking) = &mut self.asking
+            && !self.editor.is_empty()
+        {
+            // An earlier prompt was brought back: what follows is meant for it.
+            asking.begin_typing(read_at);
         }
         self.update_popup();
         Ok(())
@@ -193,8 +218,7 @@ impl Chat<'_> {
             return;
         }
         if self.purpose != Purpose::Prompt {
-            self.restore_prompt();
-            self.ask_next();
+            self.give_up_purpose();
         } else if self.conversation.is_running() {
             self.interrupt_turn();
         }
@@ -210,8 +234,7 @@ impl Chat<'_> {
             return;
         }
         if self.purpose != Purpose::Prompt {
-            self.restore_prompt();
-            self.ask_next();
+            self.give_up_purpose();
             return;
         }
         if self.conversation.is_running() {
@@ -222,15 +245,34 @@ impl Chat<'_> {
             }
             return;
         }
-        if !self.editor.is_empty() {
-            let text = self.editor.take();
-            self.remember(&text);
-            self.popup = None;
-            self.message =
-                Some((Tone::Quiet, "Cleared; ↑ brings it back. Ctrl-C again leaves.".to_owned()));
+        let cleared = self.clear_prompt();
+        if self.cleared_at.is_some() && !cleared {
+            self.left = Some(Left::Quit);
             return;
         }
-        self.left = Some(Left::Quit);
+        let text = if cleared { CLEARED } else { "Ctrl-C again leaves." };
+        self.cleared_at = Some(Instant::now());
+        self.message = Some((Tone::Quiet, text.to_owned()));
+    }
+
+    /// Empties the prompt; false if it was empty. The history keeps what was there.
+    fn clear_prompt(&mut self) -> bool {
+        if self.editor.is_empty() {
+            return false;
+        }
+        let text = self.editor.take();
+        self.remember(&text);
+        self.popup = None;
+        true
+    }
+
+    /// Back from a line with another purpose; the history keeps what was typed there.
+    fn give_up_purpose(&mut self) {
+        if self.clear_prompt() {
+            self.message = Some((Tone::Quiet, "Cancelled; ↑ brings the text back.".to_owned()));
+        }
+        self.restore_prompt();
+        self.ask_next();
     }
 
     /// A key while a request is open; false if it belongs to the prompt.
@@ -239,30 +281,53 @@ impl Chat<'_> {
             self.interrupt_turn();
             return true;
         }
+        self.keys_due(read_at);
+        // What was due may have been the answer: this key is for what is there now.
         let Some(asking) = &mut self.asking else { return false };
         match asking.press(key, read_at) {
-            Pressed::Early => return false,
-            Pressed::Scrolled => {}
-            Pressed::Other => {
-                let text = "Answer the request first: one of its keys, or Esc to stop the turn.";
-                self.message = Some((Tone::Quiet, text.to_owned()));
+            Pressed::Typed { before } => {
+                if let Some(before) = before {
+                    self.editor.insert(before);
+                }
+                return false;
             }
-            Pressed::RejectAndSay => {
-                let wait_id = asking.question.wait_id.clone();
+            Pressed::Taken | Pressed::Pending => {}
+            Pressed::Meant(meaning) => self.request_key(meaning),
+        }
+        true
+    }
+
+    /// A moment of quiet may be over, and a key that was pressed before it meant.
+    pub(super) fn keys_due(&mut self, now: Instant) {
+        let Some(asking) = &mut self.asking else { return };
+        if let Some(meaning) = asking.arm(now, self.key_delay) {
+            self.request_key(meaning);
+        }
+    }
+
+    fn request_key(&mut self, meaning: Meaning) {
+        let Some(asking) = &self.asking else { return };
+        let wait_id = asking.question.wait_id.clone();
+        match meaning {
+            Meaning::RejectAndSay => {
                 let option_id = asking.question.rejection().unwrap_or_default().to_owned();
                 self.asking = None;
+                self.rule_shown = None;
                 self.stashed = self.editor.take();
                 self.purpose = Purpose::Rejection { wait_id, option_id };
             }
-            Pressed::Rule => self.rule_key(),
-            Pressed::Option(at) => {
+            Meaning::Text => {
+                self.asking = None;
+                self.stashed = self.editor.take();
+                self.purpose = Purpose::Answer { wait_id };
+            }
+            Meaning::Rule => self.show_rule(),
+            Meaning::Option(at) => {
+                let Some((option, _)) = asking.question.options.get(at).cloned() else { return };
                 self.message = None;
-                let (wait_id, option) =
-                    (asking.question.wait_id.clone(), asking.question.options[at].0.clone());
-                self.answer(wait_id, option, None);
+                self.choose_option(wait_id, &option, None);
             }
         }
-        true
     }
 
     fn search_key(&mut self, key: KeyEvent) {
@@ -359,43 +424,6 @@ impl Chat<'_> {
                 (command.name.trim_start_matches('/').to_owned(), command.description.clone())
             })
             .collect()
-    }
-
-    /// Opens all of the conversation on the whole screen.
-    pub(super) fn open_transcript(&mut self) -> Result<()> {
-        write("\x1b[?1049h\x1b[?1000h\x1b[?1006h")?;
-        self.full = crate::terminal::display::Full::default();
-        self.transcript = Some(Transcript::new(self.first_seq + 1));
-        Ok(())
-    }
-
-    fn transcript_input(&mut self, input: &Input) -> Result<()> {
-        let Some(transcript) = &mut self.transcript else { return Ok(()) };
-        let Input::Key(key) = input else {
-            if let Input::Wheel(rows) = input {
-                transcript.scroll((*rows).into());
-            }
-            return Ok(());
-        };
-        let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
-        match key.code {
-            KeyCode::Up | KeyCode::Char('k') => transcript.scroll(-1),
-            KeyCode::Down | KeyCode::Char('j') => transcript.scroll(1),
-            KeyCode::PageUp | KeyCode::Char('b') => transcript.scroll(-transcript.page()),
-            KeyCode::PageDown | KeyCode::Char(' ') => transcript.scroll(transcript.page()),
-            KeyCode::Home | KeyCode::Char('g') => transcript.move_start(),
-            KeyCode::End | KeyCode::Char('G') => transcript.move_end(),
-            KeyCode::Char('t' | 'c') if is_control => self.close_transcript()?,
-            KeyCode::Char('q') | KeyCode::Esc => self.close_transcript()?,
-            _ => {}
-        }
-        Ok(())
-    }
-
-    pub(super) fn close_transcript(&mut self) -> Result<()> {
-        self.transcript = None;
-        write("\x1b[?1006l\x1b[?1000l\x1b[?1049l")?;
-        Ok(())
     }
 
     /// The prompt in the person's own editor.

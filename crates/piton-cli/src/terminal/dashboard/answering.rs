@@ -7,16 +7,18 @@ use piton_api::client::{Client, Error as ClientError};
 use piton_api::record::RecordQuery;
 use piton_api::wait::AnswerRequest;
 use piton_core::id::{SessionId, WaitId};
-use ratatui::crossterm::event::{KeyCode, KeyEvent};
-use ratatui::text::Line;
-use serde_json::json;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use serde_json::{Value, json};
 
-use super::{Done, Screen, background, server};
-use crate::commands::chat::screen::{Question, question};
-use crate::error::{Error, Result};
-use crate::terminal::asking::{Asking, Pressed};
+use super::{Done, Screen, background, inspection, server};
+use crate::commands::chat::screen::Question;
+use crate::error::Result;
+use crate::terminal::asking::{Asking, Meaning, Pressed};
+use crate::terminal::chat::rules;
 use crate::terminal::display::Picture;
-use crate::terminal::rows::{ACCENT, QUIET, Row, STRONG, cut, row, style};
+use crate::terminal::editor::Editor;
+use crate::terminal::human;
+use crate::terminal::rows::{ACCENT, QUIET, Row, STRONG, cut, row, span, style};
 use crate::text::one_line;
 use crate::ui::Tone;
 
@@ -27,28 +29,75 @@ const KEYS: &[(&str, &str)] = &[
     ("r", "resume it: start its agent and continue its run"),
     ("d", "dismiss an interruption without resuming"),
     ("f", "fork it: continue in a copy"),
+    ("t", "its timeline: checkpoints, memory, resume or rewind to one"),
     ("n", "begin a new session in this folder"),
     ("/", "search titles, folders, agents, branches and ids"),
     ("?", "show these keys"),
     ("q  esc", "leave; agents keep running"),
 ];
 
+/// What stands below a request until it is done or left.
+#[derive(Debug)]
+pub(super) enum Line {
+    /// Why it is rejected, by which option.
+    Why(Editor, String),
+    /// The answer of a question without options.
+    Text(Editor),
+    /// A rule that is written if that is confirmed.
+    Rule(String),
+}
+
+impl Line {
+    /// Its rows; answers where the cursor is.
+    fn rows(&self, columns: usize, all: &mut Vec<Row>) -> Option<(usize, usize)> {
+        let (label, editor, keys) = match self {
+            Self::Why(editor, _) => ("why? ", editor, "enter rejects · esc goes back"),
+            Self::Text(editor) => ("answer> ", editor, "enter answers · esc goes back"),
+            Self::Rule(rule) => {
+                all.extend(rule.lines().map(|line| cut(row(line, QUIET), columns)));
+                all.push(cut(row(rules::CONFIRM, ACCENT), columns));
+                return None;
+            }
+        };
+        let layout = editor.layout(columns.saturating_sub(label.len() + 1).max(8));
+        let cursor = (all.len() + layout.cursor.0, label.len() + layout.cursor.1);
+        for (at, line) in layout.rows.iter().enumerate() {
+            let before = if at == 0 { label.to_owned() } else { " ".repeat(label.len()) };
+            all.push(ratatui::text::Line::from(vec![
+                span(before, ACCENT),
+                span(&line.text, ratatui::style::Style::new()),
+            ]));
+        }
+        all.push(cut(row(keys, QUIET), columns));
+        Some(cursor)
+    }
+}
+
 impl Screen<'_> {
     pub(super) fn picture(&mut self, columns: usize, rows: usize) -> Picture {
         if self.is_helping {
             return help(columns);
         }
+        if let Some(timeline) = &self.timeline {
+            return timeline.picture(columns, rows);
+        }
         if let Some(asking) = &mut self.asking {
             let title = self.sessions.chosen().and_then(|one| one.title.clone());
             let mut all: Vec<Row> = vec![
                 cut(row(one_line(title.as_deref().unwrap_or("Permission")), STRONG), columns),
-                Line::default(),
+                Row::default(),
             ];
             all.extend(asking.rows(columns, rows.saturating_sub(4).max(3)));
-            all.push(match &self.sessions.message {
-                Some((tone, text)) => cut(row(one_line(text), style(*tone)), columns),
-                None => cut(row("esc back, without an answer", QUIET), columns),
-            });
+            match &self.line {
+                Some(line) => {
+                    let cursor = line.rows(columns, &mut all);
+                    return Picture { rows: all, cursor };
+                }
+                None => all.push(match &self.sessions.message {
+                    Some((tone, text)) => cut(row(one_line(text), style(*tone)), columns),
+                    None => cut(row("esc back, without an answer", QUIET), columns),
+                }),
+            }
             return Picture { rows: all, cursor: None };
         }
         self.sessions.picture(&self.preview, self.cx.now(), columns, rows)
@@ -67,47 +116,121 @@ impl Screen<'_> {
 
     pub(super) fn asked(&mut self, found: Result<Option<Box<Question>>, ClientError>) {
         match found {
-            Ok(Some(question)) => self.asking = Some(Asking::new(*question)),
+            Ok(Some(question)) => {
+                self.asking = Some(Asking::new(*question, false));
+                self.line = None;
+            }
             Ok(None) => {
                 let text = "The session asks for no permission; enter attaches to it.".to_owned();
                 self.sessions.message = Some((Tone::Quiet, text));
             }
-            Err(error) => {
-                let text = Error::from(error).message().to_owned();
-                self.sessions.message = Some((Tone::Bad, text));
-            }
+            Err(error) => self.say_error(&error.into()),
         }
     }
 
     pub(super) fn answering_key(&mut self, key: KeyEvent, read_at: Instant) {
-        let Some(asking) = &mut self.asking else { return };
-        if matches!(key.code, KeyCode::Esc | KeyCode::Char('q')) {
+        if self.line.is_some() {
+            self.line_key(key);
+            return;
+        }
+        if key.code == KeyCode::Esc {
             self.asking = None;
             return;
         }
-        let pressed = asking.press(key, read_at);
-        let (option, words) = match pressed {
-            Pressed::Option(at) => match asking.question.options.get(at) {
-                Some((id, name)) => (id.clone(), name.clone()),
-                None => return,
-            },
-            Pressed::Early | Pressed::Scrolled => return,
-            Pressed::RejectAndSay | Pressed::Rule | Pressed::Other => {
-                let text =
-                    "Press the number of an answer; attach (enter) to say why or add a rule.";
+        self.keys_due(read_at);
+        let Some(asking) = &mut self.asking else { return };
+        match asking.press(key, read_at) {
+            Pressed::Meant(meaning) => self.request_key(meaning),
+            Pressed::Taken | Pressed::Pending => {}
+            Pressed::Typed { .. } if !asking.is_typing() => {}
+            Pressed::Typed { .. } => {
+                let text = "Tab, then the key of an answer. Esc goes back without an answer.";
                 self.sessions.message = Some((Tone::Quiet, text.to_owned()));
-                return;
             }
-        };
-        let wait = asking.question.wait_id.clone();
-        self.asking = None;
-        let (client, done) = (self.client.clone(), self.done.clone());
-        let Ok(wait) = wait.parse::<WaitId>() else { return };
-        tokio::spawn(async move {
-            let answer = AnswerRequest { answer: json!({"option_id": option}), message: None };
-            let answered = client.answer(&wait, &answer).await.map(drop);
-            let _ = done.send(Done::Acted(format!("Answered: {}", one_line(&words)), answered));
+        }
+    }
+
+    /// A moment of quiet may be over, and a key that was pressed before it meant.
+    pub(super) fn keys_due(&mut self, now: Instant) {
+        let Some(asking) = &mut self.asking else { return };
+        if let Some(meaning) = asking.arm(now, self.cx.settings.permissions.key_delay) {
+            self.request_key(meaning);
+        }
+    }
+
+    fn request_key(&mut self, meaning: Meaning) {
+        let Some(asking) = &self.asking else { return };
+        match meaning {
+            Meaning::Option(at) => {
+                let Some((option, words)) = asking.question.options.get(at).cloned() else {
+                    return;
+                };
+                let answer = asking.answer_of(&option);
+                self.answer(answer, None, &words);
+            }
+            Meaning::RejectAndSay => {
+                let option = asking.question.rejection().unwrap_or_default().to_owned();
+                self.line = Some(Line::Why(Editor::default(), option));
+            }
+            Meaning::Text => self.line = Some(Line::Text(Editor::default())),
+            Meaning::Rule => {
+                let session = self.sessions.chosen().and_then(|one| one.working_dir.clone());
+                let folder = session.map(std::path::PathBuf::from);
+                match rules::rule_for(&asking.question.request, folder.as_deref()) {
+                    Some(rule) => self.line = Some(Line::Rule(rule)),
+                    None => {
+                        self.sessions.message = Some((Tone::Attention, rules::NO_RULE.to_owned()));
+                    }
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, answer: Value, message: Option<String>, words: &str) {
+        let Some(asking) = self.asking.take() else { return };
+        self.line = None;
+        let client = self.client.clone();
+        let Ok(wait) = asking.question.wait_id.parse::<WaitId>() else { return };
+        let words = format!("Answered: {}", one_line(words));
+        self.spawn(async move {
+            let answer = AnswerRequest { answer, message };
+            Done::Acted(words, client.answer(&wait, &answer).await.map(drop))
         });
+    }
+
+    /// A key in the line below a request.
+    fn line_key(&mut self, key: KeyEvent) {
+        let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match self.line.take() {
+            Some(Line::Rule(rule)) if is_control && key.code == KeyCode::Char('s') => {
+                let (file, client) = (self.cx.settings.file.clone(), self.client.clone());
+                self.spawn(
+                    async move { Done::Rule(rules::write_rule(&file, &rule, &client).await) },
+                );
+            }
+            // Any other key takes the rule back; Esc leaves a line.
+            Some(Line::Rule(_)) | None => {}
+            Some(Line::Why(..) | Line::Text(_)) if key.code == KeyCode::Esc => {}
+            Some(Line::Why(editor, option)) if key.code == KeyCode::Enter => {
+                let why = Some(editor.text()).filter(|why| !why.trim().is_empty());
+                self.answer(json!({"option_id": option}), why, "rejected");
+            }
+            Some(Line::Text(editor)) if key.code == KeyCode::Enter => {
+                let text = editor.text();
+                self.answer(json!(text), None, &text);
+            }
+            Some(mut line) => {
+                if let Line::Why(editor, _) | Line::Text(editor) = &mut line {
+                    inspection::edit(editor, key);
+                }
+                self.line = Some(line);
+            }
+        }
+        if self.line.is_none()
+            && let Some(asking) = &mut self.asking
+        {
+            asking.disturb(Instant::now());
+        }
     }
 
     /// Says when the server is gone; one that ran in the background and was killed is started again.
@@ -155,21 +278,24 @@ async fn open_question(
     session: &SessionId,
 ) -> Result<Option<Question>, ClientError> {
     let waits = client.session(session).await?.waits;
-    let Some(wait) = waits.into_iter().find(|wait| wait.permission.is_some()) else {
+    let Some(wait) = waits
+        .into_iter()
+        .find(|wait| wait.permission.is_some() || wait.kind.as_str() == human::KIND)
+    else {
         return Ok(None);
     };
     let query = RecordQuery { after: Some(wait.since_seq.saturating_sub(1)), limit: Some(1) };
     let page = client.records(session, &query).await?;
-    Ok(page.records.first().and_then(question))
+    Ok(page.records.first().and_then(|record| human::question(record)))
 }
 
 fn help(columns: usize) -> Picture {
-    let mut rows: Vec<Row> = vec![row("Keys", STRONG.patch(ACCENT)), Line::default()];
+    let mut rows: Vec<Row> = vec![row("Keys", STRONG.patch(ACCENT)), Row::default()];
     rows.extend(KEYS.iter().map(|(key, what)| {
         let pad = " ".repeat(12_usize.saturating_sub(crate::text::width(key)));
         cut(row(format!("  {key}{pad}{what}"), ratatui::style::Style::new()), columns)
     }));
-    rows.push(Line::default());
+    rows.push(Row::default());
     rows.push(row("any key closes this", QUIET));
     Picture { rows, cursor: None }
 }

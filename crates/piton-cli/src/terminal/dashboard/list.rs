@@ -64,6 +64,10 @@ pub(crate) struct Sessions {
     /// What is said while there is no server.
     pub(crate) away: Option<&'static str>,
     tasks: BTreeMap<TaskId, TaskSummary>,
+    /// The graphs of sessions without an agent and a title; `None`: it runs none.
+    graphs: BTreeMap<SessionId, Option<String>>,
+    /// There are more sessions than are listed.
+    pub(crate) is_truncated: bool,
 }
 
 /// What the preview shows of the chosen session.
@@ -96,6 +100,39 @@ impl Sessions {
         self.settle();
     }
 
+    pub(crate) fn get(&self, session: &SessionId) -> Option<&SessionSummary> {
+        self.all.iter().find(|one| one.session_id == *session)
+    }
+
+    pub(crate) fn set_graph(&mut self, session: SessionId, title: Option<String>) {
+        self.graphs.insert(session, title);
+    }
+
+    /// A session that may run a graph whose name is not known yet.
+    pub(crate) fn without_title(&self) -> Option<SessionId> {
+        let mut all = self.shown().into_iter();
+        let found = all.find(|one| {
+            one.title.is_none()
+                && one.agent_profile_id.is_none()
+                && !self.graphs.contains_key(&one.session_id)
+        });
+        found.map(|one| one.session_id.clone())
+    }
+
+    /// What a session is called: its title, its graph's name, or its id.
+    pub(crate) fn title(&self, summary: &SessionSummary) -> String {
+        let graph = self.graphs.get(&summary.session_id).and_then(Option::as_deref);
+        one_line(summary.title.as_deref().or(graph).unwrap_or(summary.session_id.as_str()))
+    }
+
+    /// Tasks that no session belongs to yet.
+    fn bare_tasks(&self) -> Vec<&TaskSummary> {
+        let has_session = |task: &TaskSummary| {
+            self.all.iter().any(|one| one.task_id.as_ref() == Some(&task.task_id))
+        };
+        self.tasks.values().filter(|task| !task.is_closed && !has_session(task)).collect()
+    }
+
     pub(crate) fn set_task(&mut self, task: TaskSummary) {
         self.tasks.insert(task.task_id.clone(), task);
     }
@@ -119,6 +156,7 @@ impl Sessions {
                 summary.agent_profile_id.as_deref(),
                 summary.worktree_branch.as_deref(),
                 Some(summary.session_id.as_str()),
+                self.graphs.get(&summary.session_id).and_then(Option::as_deref),
             ];
             query.is_empty()
                 || texts.iter().flatten().any(|text| text.to_lowercase().contains(&query))
@@ -195,6 +233,9 @@ impl Sessions {
             span(title, STRONG.patch(ACCENT)),
             span(format!("  {}", counted(self.all.len())), QUIET),
         ];
+        if self.is_truncated {
+            head.push(span(", the latest: `piton sessions list` has all", QUIET));
+        }
         if needs > 0 {
             head.push(span(format!("  {needs} need you"), WAITING));
         }
@@ -212,9 +253,9 @@ impl Sessions {
             (None, false) => Line::default(),
         });
         let keys = if self.folder.is_some() {
-            "enter resume · ↑ ↓ choose · / search · esc leave"
+            "enter resume · n new · ↑ ↓ choose · / search · esc leave"
         } else {
-            "enter attach · a answer · r resume · f fork · n new · / search · ? keys · q leave"
+            "enter attach · a answer · r resume · t timeline · n new · / search · ? keys · q leave"
         };
         rows.push(cut(row(keys, QUIET), columns));
         let cursor = self.is_searching.then(|| {
@@ -237,7 +278,15 @@ impl Sessions {
             if is_chosen {
                 chosen_row = rows.len();
             }
-            rows.extend(entry(summary, now, width_max, is_chosen));
+            rows.extend(entry(summary, &self.title(summary), now, width_max, is_chosen));
+        }
+        let bare = self.bare_tasks();
+        if self.folder.is_none() && self.query.is_empty() && !bare.is_empty() {
+            rows.push(row("Tasks without a session", STRONG));
+            rows.extend(bare.into_iter().map(|task| {
+                let words = format!("○ {} ({})", one_line(&task.title), task.state);
+                cut(row(words, QUIET), width_max)
+            }));
         }
         if rows.is_empty() {
             let text = if self.query.is_empty() {
@@ -258,8 +307,7 @@ impl Sessions {
         height: usize,
     ) -> Vec<Row> {
         let Some(summary) = self.chosen() else { return vec![Line::default(); height] };
-        let mut head =
-            vec![row(one_line(summary.title.as_deref().unwrap_or("Without a title")), STRONG)];
+        let mut head = vec![row(self.title(summary), STRONG)];
         let details = [
             summary.agent_profile_id.clone(),
             summary.working_dir.clone(),
@@ -303,13 +351,24 @@ fn sign(summary: &SessionSummary) -> (&'static str, Style) {
         "running" | "starting" => ("⣾", ACCENT),
         "completed" => ("✓", GOOD),
         "cancelled" => ("–", QUIET),
+        _ if is_failed(summary) => ("✗", BAD),
         _ => ("○", QUIET),
     }
 }
 
-fn entry(summary: &SessionSummary, now: Timestamp, width_max: usize, is_chosen: bool) -> Vec<Row> {
+/// It is idle, and its last run failed.
+fn is_failed(summary: &SessionSummary) -> bool {
+    summary.last_outcome.as_ref().is_some_and(|outcome| outcome.as_str() == "failed")
+}
+
+fn entry(
+    summary: &SessionSummary,
+    title: &str,
+    now: Timestamp,
+    width_max: usize,
+    is_chosen: bool,
+) -> Vec<Row> {
     let (mark, color) = sign(summary);
-    let title = one_line(summary.title.as_deref().unwrap_or(summary.session_id.as_str()));
     let age = times::relative(summary.active_at, now);
     let room = width_max.saturating_sub(age.len() + 4);
     let style = if is_chosen { CHOSEN } else { Style::new() };
@@ -332,7 +391,8 @@ fn entry(summary: &SessionSummary, now: Timestamp, width_max: usize, is_chosen: 
         Some(folder.to_owned()).filter(|folder| !folder.is_empty()),
         summary.worktree_branch.as_ref().map(|branch| format!("⎇ {branch}")),
         queued,
-        Some(summary.sentence.clone()).filter(|_| Group::of(summary) != Group::Idle),
+        Some(summary.sentence.clone())
+            .filter(|_| Group::of(summary) != Group::Idle || is_failed(summary)),
     ];
     let details: Vec<String> = details.into_iter().flatten().collect();
     let below = cut(row(format!("  {}", one_line(&details.join(" · "))), QUIET), width_max);
@@ -350,96 +410,5 @@ fn beside(left: Row, right: Row, left_width: usize) -> Row {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::terminal::display::text_of;
-
-    fn summary(id: u32, title: &str, status: &str, folder: &str, at: &str) -> SessionSummary {
-        serde_json::from_value(json!({
-            "session_id": format!("sess_{id:032x}"), "task_id": null, "title": title, "status": status,
-            "state": "RUNNING", "reason": "idle", "sentence": format!("It is {status}."), "last_outcome": null,
-            "read_only": false, "agent_profile_id": "codex", "provider": null, "working_dir": folder,
-            "worktree_id": null, "worktree_path": null, "worktree_branch": "fix-clock",
-            "created_at": at, "active_at": at, "last_seq": 9, "run_id": null,
-            "queue": {"length": 1, "held": false}, "executor_status": null, "executor_id": null,
-            "runtime": null, "agent_execution_id": null,
-        }))
-        .unwrap()
-    }
-
-    fn sessions() -> Sessions {
-        let mut sessions = Sessions::default();
-        sessions.set(vec![
-            summary(1, "Bump dependencies", "completed", "/w/api", "2026-02-21T08:00:00.000Z"),
-            summary(2, "Write the docs", "running", "/w/docs", "2026-02-21T09:57:00.000Z"),
-            summary(
-                3,
-                "Fix the clock test, 日本語",
-                "waiting",
-                "/w/api",
-                "2026-02-21T09:59:00.000Z",
-            ),
-            summary(
-                4,
-                "Migrate billing",
-                "interrupted_waiting",
-                "/w/billing",
-                "2026-02-21T09:55:00.000Z",
-            ),
-        ]);
-        sessions
-    }
-
-    fn now() -> Timestamp {
-        "2026-02-21T10:00:00.000Z".parse().unwrap()
-    }
-
-    #[test]
-    fn what_needs_the_person_is_first_at_60_80_and_200_columns() {
-        let sessions = sessions();
-        assert_eq!(sessions.chosen().unwrap().title.as_deref(), Some("Fix the clock test, 日本語"));
-        let items = vec![Item::User { text: "tests/clock.rs fails".to_owned() }];
-        let preview = Preview {
-            session: sessions.chosen().map(|one| one.session_id.clone()),
-            last_seq: 9,
-            items,
-        };
-        for columns in [60, 80, 200] {
-            let picture = sessions.picture(&preview, now(), columns, 16);
-            assert!(picture.rows.iter().all(|row| width(row) <= columns));
-            insta::assert_snapshot!(format!("dashboard_{columns}"), text_of(&picture));
-        }
-    }
-
-    #[test]
-    fn a_choice_for_a_folder_has_its_sessions_first() {
-        let mut sessions = Sessions { folder: Some("/w/docs".to_owned()), ..sessions() };
-        sessions.search(|_| {});
-        insta::assert_snapshot!(
-            "picker_60",
-            text_of(&sessions.picture(&Preview::default(), now(), 60, 16))
-        );
-        sessions.search(|query| query.push_str("BILL"));
-        assert_eq!(sessions.chosen().unwrap().title.as_deref(), Some("Migrate billing"));
-        sessions.search(|query| query.push('x'));
-        assert!(sessions.chosen().is_none());
-        assert!(
-            text_of(&sessions.picture(&Preview::default(), now(), 20, 6)).contains("Nothing fits")
-        );
-    }
-
-    #[test]
-    fn the_choice_stays_where_it_is_when_others_change() {
-        let mut sessions = sessions();
-        sessions.step(1);
-        let chosen = sessions.chosen().unwrap().session_id.clone();
-        sessions.change(summary(9, "New", "waiting", "/w", "2026-02-21T09:59:59.000Z"));
-        assert_eq!(sessions.chosen().unwrap().session_id, chosen);
-        sessions.remove(&chosen);
-        assert_eq!(sessions.chosen().unwrap().title.as_deref(), Some("New"));
-        sessions.step(100);
-        assert_eq!(sessions.chosen().unwrap().title.as_deref(), Some("Bump dependencies"));
-    }
-}
+#[path = "list_tests.rs"]
+mod tests;

@@ -2,17 +2,20 @@
 //! resume.
 
 mod answering;
+mod checkpoints;
+mod inspection;
 mod list;
+mod timeline;
 
 use std::time::{Duration, Instant};
 
 use piton_api::agent_view::ForkRequest;
 use piton_api::client::{Client, Error as ClientError, IndexUpdate};
+use piton_api::graph::{CheckpointDiff, CheckpointView};
 use piton_api::record::RecordQuery;
 use piton_api::session::{ResumeRequest, RunRequest, SessionQuery};
 use piton_core::id::SessionId;
 use ratatui::crossterm::event::{KeyCode, KeyModifiers};
-use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -24,10 +27,11 @@ use super::keys::{Decoder, Input};
 use crate::background;
 use crate::commands::chat::screen::Question;
 use crate::context::Context;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::server;
 use crate::ui::{Tone, Ui};
 use list::{Preview, Sessions};
+use timeline::{Checkpoints, Timeline};
 
 /// Records of the chosen session that its preview reads.
 const PREVIEW_RECORDS: u64 = 120;
@@ -45,13 +49,22 @@ pub(crate) enum Chosen {
 }
 
 enum Done {
-    Preview(SessionId, u64, Vec<Value>),
+    Preview(SessionId, u64, Vec<piton_api::record::FlatRecord>),
     Acted(String, Result<(), ClientError>),
     Forked(Result<SessionId, ClientError>),
     /// The oldest open question of a session, if it has one.
     Question(Result<Option<Box<Question>>, ClientError>),
     /// A server runs again, or could not be started.
     Server(Result<()>),
+    /// The title of the graph that a session runs, if it runs one.
+    Graph(SessionId, Option<String>),
+    Timeline(SessionId, u64, Result<Checkpoints, ClientError>),
+    Inspected(Result<Box<CheckpointView>, ClientError>),
+    Compared(Result<Box<CheckpointDiff>, ClientError>),
+    /// A session was resumed from a checkpoint, or rewound to one.
+    Travelled(Result<String, ClientError>),
+    /// A rule was written.
+    Rule(Result<String>),
 }
 
 /// Shows the sessions until one is chosen. With a folder: the choice of a session to resume there.
@@ -74,8 +87,10 @@ pub(crate) async fn run(
         sessions,
         preview: Preview::default(),
         done,
-        is_loading: false,
+        loading: Loading::default(),
         asking: None,
+        line: None,
+        timeline: None,
         is_away: false,
         is_helping: false,
     };
@@ -85,6 +100,14 @@ pub(crate) async fn run(
     chosen
 }
 
+/// What is being read.
+#[derive(Debug, Default)]
+struct Loading {
+    preview: bool,
+    timeline: bool,
+    graph: bool,
+}
+
 struct Screen<'a> {
     ui: &'a mut Ui,
     cx: &'a Context,
@@ -92,9 +115,12 @@ struct Screen<'a> {
     sessions: Sessions,
     preview: Preview,
     done: mpsc::UnboundedSender<Done>,
-    is_loading: bool,
+    loading: Loading,
     /// The request that is being answered.
     asking: Option<Asking>,
+    /// What is typed or confirmed about it.
+    line: Option<answering::Line>,
+    timeline: Option<Timeline>,
     is_away: bool,
     is_helping: bool,
 }
@@ -105,6 +131,7 @@ impl Screen<'_> {
         let mut resize = signal(SignalKind::window_change())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut hangup = signal(SignalKind::hangup())?;
+        let mut terminate = signal(SignalKind::terminate())?;
         let mut updates = self.client.index_events();
         let mut full = Full::default();
         let mut decoder = Decoder::default();
@@ -112,6 +139,8 @@ impl Screen<'_> {
         let mut look = tokio::time::interval(SERVER_EVERY);
         loop {
             self.load_preview();
+            self.load_graph_title();
+            self.refresh_timeline();
             let (columns, rows) = size();
             let picture = self.picture(columns, rows);
             write(&full.draw(&picture, (columns, rows), self.ui.paints()))?;
@@ -136,9 +165,7 @@ impl Screen<'_> {
                     inputs = decoder.settle();
                 }
                 () = at(keys_due) => {
-                    if let Some(asking) = &mut self.asking {
-                        asking.arm(Instant::now(), key_delay);
-                    }
+                    self.keys_due(Instant::now());
                 }
                 _ = look.tick() => {
                     self.look_for_server();
@@ -157,6 +184,7 @@ impl Screen<'_> {
                 _ = resize.recv() => {}
                 _ = interrupt.recv() => return Ok(Chosen::Leave),
                 _ = hangup.recv() => return Ok(Chosen::Leave),
+                _ = terminate.recv() => return Ok(Chosen::Leave),
             }
             for input in inputs {
                 if let Some(chosen) = self.input(&input, read_at) {
@@ -175,14 +203,17 @@ impl Screen<'_> {
             IndexUpdate::TaskStateChanged(change) => self.sessions.set_task(change.task),
             IndexUpdate::TaskGone(gone) => self.sessions.remove_task(&gone.task_id),
             // A listing replaces what is known, entry by entry.
-            IndexUpdate::Listing(_) => self.connected(),
+            IndexUpdate::Listing(listing) => {
+                self.sessions.is_truncated = listing.truncated;
+                self.connected();
+            }
         }
     }
 
     fn finished(&mut self, done: Done) -> Option<Chosen> {
         match done {
             Done::Preview(session, last_seq, records) => {
-                self.is_loading = false;
+                self.loading.preview = false;
                 let mut conversation = Conversation::default();
                 for record in &records {
                     conversation.apply(record);
@@ -192,14 +223,22 @@ impl Screen<'_> {
             }
             Done::Question(found) => self.asked(found),
             Done::Server(started) => self.server_started(started),
-            Done::Acted(words, Ok(())) => self.sessions.message = Some((Tone::Quiet, words)),
-            Done::Forked(Ok(session)) => return Some(Chosen::Attach(session)),
-            Done::Acted(_, Err(error)) | Done::Forked(Err(error)) => {
-                let lines = Error::from(error).lines(&self.ui.call);
-                let lines: Vec<String> =
-                    lines.into_iter().map(|(label, text)| format!("{label}: {text}")).collect();
-                self.sessions.message = Some((Tone::Bad, lines.join(" ")));
+            Done::Acted(words, Ok(())) | Done::Rule(Ok(words)) => {
+                self.sessions.message = Some((Tone::Quiet, words));
             }
+            Done::Forked(Ok(session)) => return Some(Chosen::Attach(session)),
+            Done::Acted(_, Err(error)) | Done::Forked(Err(error)) => self.say_error(&error.into()),
+            Done::Graph(session, title) => {
+                self.loading.graph = false;
+                self.sessions.set_graph(session, title);
+            }
+            Done::Timeline(session, last_seq, found) => {
+                self.timeline_loaded(session, last_seq, found);
+            }
+            Done::Inspected(found) => self.inspected(found),
+            Done::Compared(found) => self.compared(found),
+            Done::Travelled(done) => self.travelled(done),
+            Done::Rule(Err(error)) => self.say_error(&error),
         }
         None
     }
@@ -210,10 +249,10 @@ impl Screen<'_> {
         let (session, last_seq) = (chosen.session_id.clone(), chosen.last_seq);
         let is_shown =
             self.preview.session.as_ref() == Some(&session) && self.preview.last_seq == last_seq;
-        if is_shown || self.is_loading {
+        if is_shown || self.loading.preview {
             return;
         }
-        self.is_loading = true;
+        self.loading.preview = true;
         let (client, done) = (self.client.clone(), self.done.clone());
         tokio::spawn(async move {
             let after = last_seq.saturating_sub(PREVIEW_RECORDS);
@@ -230,10 +269,16 @@ impl Screen<'_> {
         F: Future<Output = Result<(), ClientError>> + Send + 'static,
     {
         let Some(chosen) = self.sessions.chosen() else { return };
-        let (words, done) = (words.to_owned(), self.done.clone());
+        let words = words.to_owned();
         let task = task(self.client.clone(), chosen.session_id.clone());
+        self.spawn(async move { Done::Acted(words, task.await) });
+    }
+
+    fn spawn(&self, task: impl Future<Output = Done> + Send + 'static) {
+        let done = self.done.clone();
         tokio::spawn(async move {
-            let _ = done.send(Done::Acted(words, task.await));
+            // The dashboard may have been left meanwhile.
+            let _ = done.send(task.await);
         });
     }
 
@@ -249,6 +294,10 @@ impl Screen<'_> {
         }
         if self.asking.is_some() {
             self.answering_key(*key, read_at);
+            return None;
+        }
+        if self.timeline.is_some() {
+            self.timeline_key(*key);
             return None;
         }
         if std::mem::take(&mut self.is_helping) {
@@ -286,6 +335,7 @@ impl Screen<'_> {
             KeyCode::Char('n') => return Some(Chosen::New),
             _ if is_picker => {}
             KeyCode::Char('a') => self.ask(),
+            KeyCode::Char('t') => self.open_timeline(),
             KeyCode::Char('r') => {
                 self.act("The session is resumed.", |client, session| async move {
                     let how = ResumeRequest { continue_run: Some(true), context: None };

@@ -327,3 +327,61 @@ fn mistakes_are_named() {
         assert!(said.contains(expected), "{arguments:?}: {said}");
     }
 }
+
+/// Wants to show: a graph that waits is listed with its question, though no process runs it.
+#[test]
+fn the_wait_of_a_graph_is_listed() {
+    let home = Home::new();
+    let graph = example("approval.yaml");
+    let waiting = piton(&home, &["run", graph.to_str().unwrap(), "--input", "topic=pitons"]);
+    let session = resume_command(&text(&waiting.stdout))[2].clone();
+    for arguments in [vec!["sessions", "waits"], vec!["sessions", "waits", session.as_str()]] {
+        let listed = json(&home, &arguments);
+        assert_eq!(listed.len(), 1, "{listed:?}");
+        assert_eq!(listed[0]["session_id"], session.as_str());
+        assert!(listed[0]["question"].to_string().contains("Send this?"), "{listed:?}");
+        let wait = listed[0]["wait_id"].as_str().unwrap();
+        assert!(piton(&home, &["sessions", "waits", wait]).status.success());
+    }
+    let wait = json(&home, &["sessions", "waits"])[0]["wait_id"].as_str().unwrap().to_owned();
+    assert!(piton(&home, &["sessions", "answer", &wait, "send"]).status.success());
+}
+
+/// Wants to show: what `--checkpoint-config` excluded stays out of the data folder in a resume that does
+/// not name the file again.
+#[test]
+fn a_key_that_a_run_excluded_is_not_written_by_a_resume() {
+    const SECRET: &str = "078-05-1120-never-on-disk";
+    for store in ["sqlite", "files"] {
+        let mut home = Home::new();
+        home.set("PITON_STORE", store);
+        home.write("options.yaml", "exclude_memory_keys: [ssn]\n");
+        home.write(
+            "ssn.yaml",
+            "piton: graph/v1\nname: ssn\ninputs: {ssn: {type: string, required: false}}\nnodes:\n  \
+             a: {template: \"{{ ssn }}\", reads: ssn, writes: ssn_length}\n  \
+             b: {command: [sh, -c, \"grep -q never\"], reads: ssn}\nedges: [a -> b]\n",
+        );
+        let failed = piton(&home, &["run", "ssn.yaml", "--checkpoint-config", "options.yaml"]);
+        assert_eq!(failed.status.code(), Some(1), "{}", text(&failed.stderr));
+        let resume = resume_command(&text(&failed.stdout));
+        assert!(resume.iter().any(|one| one.starts_with("ssn=")), "{resume:?}");
+        let set = format!("ssn={SECRET}");
+        let done = piton(&home, &["sessions", "resume", &resume[2], "--set", &set]);
+        assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+        assert_eq!(home.files_with(SECRET), Vec::<PathBuf>::new(), "{store}");
+    }
+}
+
+/// Wants to show: a key source that is not the store's is refused.
+#[test]
+fn another_key_source_is_refused() {
+    let home = Home::new();
+    home.write("options.yaml", "encryption_key_source: keychain\n");
+    let graph = example("approval.yaml");
+    let graph = graph.to_str().unwrap();
+    let topic = ["--input", "topic=pitons", "--checkpoint-config", "options.yaml"];
+    let refused = piton(&home, &[&["run", graph][..], &topic].concat());
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("config_conflict"), "{}", text(&refused.stderr));
+}

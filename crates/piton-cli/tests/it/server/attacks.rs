@@ -71,7 +71,8 @@ fn a_token_is_good_for_its_scopes_and_its_time() {
     let until = std::time::Instant::now() + crate::server::world::TEST_TIMEOUT;
     let answer = loop {
         let answer = ask("GET", "/api/v1/sessions", &expires);
-        if answer.status != 200 {
+        // A fast machine reaches the limit of requests before the token expires.
+        if answer.status != 200 && answer.code() != "rate_limited" {
             break answer;
         }
         assert!(std::time::Instant::now() < until, "it does not run out");

@@ -22,6 +22,11 @@ pub(crate) fn chat(home: &Home, rows: u16, columns: u16) -> Terminal {
     chat
 }
 
+/// Longer than the delays before and behind a key that answers a request.
+pub(crate) fn let_keys_count() {
+    std::thread::sleep(std::time::Duration::from_millis(700));
+}
+
 /// Every key of the editor does what it says, on what is seen as one character.
 #[test]
 fn a_prompt_is_edited_before_it_is_sent() {
@@ -128,8 +133,10 @@ fn a_request_is_answered_by_a_key_that_was_pressed_for_it() {
     chat.sees("keys that count", |screen| {
         screen.contains("1 Allow") || screen.contains("m reject")
     });
-    // Long enough that the keys count: the delay is far shorter than a turn that nothing ends.
-    std::thread::sleep(std::time::Duration::from_millis(700));
+    // The prompt has the keys, until they are given to the request.
+    chat.sees_text("tab, then a key answers");
+    chat.type_in("\t");
+    let_keys_count();
     chat.type_in("1");
     chat.sees("the answer", |screen| screen.contains("→ ") && !screen.contains("│ Run this"));
     chat.sees("what was typed", |screen| screen.contains("> say 1 typed early"));

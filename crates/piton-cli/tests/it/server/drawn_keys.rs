@@ -2,13 +2,8 @@
 //! rejection with its reason, rules, two terminals at once, hostile text and huge pastes; and the
 //! dashboard's answer.
 
-use crate::server::drawn::{chat, drawn};
+use crate::server::drawn::{chat, drawn, let_keys_count};
 use crate::server::pty::{Home, Terminal};
-
-/// Longer than the delay after which keys answer a request.
-fn let_keys_count() {
-    std::thread::sleep(std::time::Duration::from_millis(700));
-}
 
 #[test]
 fn a_session_is_picked_from_a_list_and_given_the_next_prompt() {
@@ -23,6 +18,13 @@ fn a_session_is_picked_from_a_list_and_given_the_next_prompt() {
         screen.starts_with("Resume a session") && screen.contains("say the first session")
     });
     picker.type_in("\r");
+    picker.sees_text("Ask for something");
+    picker.type_in("\x04");
+    assert!(picker.ends().0);
+    let mut picker = Terminal::run_sized(drawn(home.piton(&["chat", "--resume"])), 24, 80);
+    picker.sees_text("n new");
+    picker.type_in("n");
+    picker.sees("a new session", |screen| screen.contains("New session"));
     picker.sees_text("Ask for something");
     picker.type_in("\x04");
     assert!(picker.ends().0);
@@ -102,9 +104,9 @@ fn a_request_is_rejected_with_a_reason_and_a_rule_is_written() {
     let_keys_count();
     chat.type_in("r");
     chat.sees("the rule", |screen| {
-        screen.contains("[[permissions.rules]]") && screen.contains("again to add it to")
+        screen.contains("[[permissions.rules]]") && screen.contains("ctrl-s adds the rule")
     });
-    chat.type_in("r");
+    chat.type_in("\x13");
     chat.sees_text("and counts from");
     let written = std::fs::read_to_string(&file).unwrap();
     assert!(

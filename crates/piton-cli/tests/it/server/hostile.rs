@@ -83,6 +83,8 @@ pub(crate) fn what_others_wrote_never_controls_the_terminal() {
     attached.interrupt();
     attached.shows("-- cancelled");
     attached.interrupt();
+    attached.shows("-- Ctrl-C again leaves");
+    attached.interrupt();
     let (_, screen) = attached.ends();
     for forbidden in ["\x1b]0;", "\x1b[2J", "\x1b[1A", "\u{9b}", "\u{202e}"] {
         assert!(!screen.contains(forbidden), "{forbidden:?} in {screen:?}");

@@ -96,10 +96,10 @@ fn calm(file: &Path) {
 /// Returns when the files that the session found have been saved: that is done once, when its agent
 /// starts, and is no cost of a prompt.
 fn first_snapshot(world: &World, session: &str) {
-    let last = world.data().join("snapshots").join(session).join("last");
+    let stats = world.data().join("snapshots").join(session).join("stats");
     let until = Instant::now() + TEST_TIMEOUT;
-    while !last.exists() {
-        assert!(Instant::now() < until, "there is no snapshot at {}", last.display());
+    while !stats.exists() {
+        assert!(Instant::now() < until, "there is no snapshot at {}", stats.display());
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -139,6 +139,46 @@ fn a_prompt_costs_two_flushes_and_one_round_trip() {
     let whole = Cost { log: 1, spool: 1, other: Vec::new(), requests: 1 };
     for prompt in 0..PROMPTS {
         assert_eq!(cost(&trace, prompt), whole, "prompt {prompt}");
+    }
+}
+
+/// Wants to show: a prompt before which files changed costs the same until the agent has it. The
+/// snapshot of those files is taken before the prompt is written down, and flushed after its delivery.
+#[test]
+fn changed_files_add_no_flush_to_a_prompt() {
+    if !can_trace() {
+        return;
+    }
+    let mut world = World::not_started();
+    let file = world.folder.path().join("trace");
+    start_traced(&mut world, &file);
+    let workspace = world.workspace();
+    std::fs::write(workspace.join("first"), "before the session").unwrap();
+    let session = world.session_in(&workspace);
+    first_snapshot(&world, &session);
+    calm(&file);
+    for prompt in 0..PROMPTS {
+        std::fs::write(workspace.join("changed"), format!("before prompt {prompt}")).unwrap();
+        world.prompt(&session, &text(prompt));
+        world.when(&session, |status| status["status"] == "idle");
+        calm(&file);
+    }
+    let records = world.records(&session);
+    end_traced(&mut world);
+    let taken = records.iter().filter(|record| {
+        record["kind"] == "workspace.snapshot_taken" && record["trigger"] == "turn_start"
+    });
+    assert_eq!(taken.count(), PROMPTS, "the files changed before each prompt");
+    let trace = String::from_utf8_lossy(&std::fs::read(&file).unwrap()).into_owned();
+    let whole = Cost { log: 1, spool: 1, other: Vec::new(), requests: 1 };
+    for prompt in 0..PROMPTS {
+        assert_eq!(cost(&trace, prompt), whole, "prompt {prompt}");
+        let (_, after) = trace.split_once(&text(prompt)).expect("the prompt was never read");
+        let until_next = after.split(&text(prompt + 1)).next().unwrap_or_default();
+        let flushes = until_next.lines().filter(|line| {
+            line.contains("fdatasync(") && line.contains("/snapshots/") && line.contains("/pack>")
+        });
+        assert_eq!(flushes.count(), 1, "prompt {prompt}: its snapshot is flushed once, later");
     }
 }
 

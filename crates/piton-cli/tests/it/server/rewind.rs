@@ -197,3 +197,56 @@ fn snapshots_can_be_off_and_go_with_the_session() {
     world.json(&["sessions", "delete", &session, "--yes"]);
     assert!(!folder.exists());
 }
+
+/// The checkpoints of a session, oldest first: their ids and types.
+fn checkpoints(world: &World, session: &str) -> Vec<(String, String)> {
+    let records = world.records(session);
+    let text = |record: &Value, field: &str| record[field].as_str().unwrap().to_owned();
+    let created = of_kind(&records, "checkpoint.created");
+    let created = created.iter();
+    created.map(|c| (text(c, "checkpoint_id"), text(c, "checkpoint_type"))).collect()
+}
+
+/// Wants to show: where a power failure took away the snapshot before a turn, which is flushed after
+/// the prompt's delivery, a rewind to it changes nothing and names the checkpoint before it; a rewind
+/// to that one takes what may be of others for theirs.
+#[test]
+fn a_snapshot_that_a_power_failure_took_away_is_refused_and_named() {
+    let mut world = World::new();
+    let workspace = world.workspace();
+    let session = world.session_in(&workspace);
+    turn(&world, &session, "run printf one > a.txt");
+    let folder = world.data().join("snapshots").join(&session);
+    let flushed = fs::metadata(folder.join("pack")).unwrap().len();
+    fs::write(workspace.join("b.txt"), "a user's").unwrap();
+    turn(&world, &session, "say two");
+    let known = checkpoints(&world, &session);
+    let types: Vec<&str> = known.iter().map(|(_, kind)| kind.as_str()).collect();
+    assert_eq!(types, ["turn_start", "turn_complete", "turn_start"], "{known:?}");
+    let ((previous, _), (lost, _)) = (&known[1], &known[2]);
+
+    world.kill();
+    world.kill_agentctls();
+    let pack = fs::File::options().write(true).open(folder.join("pack")).unwrap();
+    assert!(pack.metadata().unwrap().len() > flushed, "the snapshot has something of its own");
+    pack.set_len(flushed).unwrap();
+    // They are written after the flush that there was none of.
+    for cache in ["pack.index", "stats"] {
+        fs::remove_file(folder.join(cache)).unwrap();
+    }
+    fs::write(workspace.join("b.txt"), "edited since").unwrap();
+    world.start();
+
+    let path = format!("/api/v1/sessions/{session}/rewind");
+    let to = |checkpoint: &str, force: bool| json!({"checkpoint": checkpoint, "conversation": false, "force": force});
+    let refused = world.post(&path, &to(lost, true));
+    assert_eq!((refused.status, refused.code()), (404, "snapshot_not_found"), "{}", refused.text);
+    assert!(refused.text.contains(previous.as_str()), "{}", refused.text);
+    assert_eq!(text(&workspace, "b.txt").as_deref(), Some("edited since"));
+    let refused = world.post(&path, &to(previous, false));
+    assert_eq!((refused.status, refused.code()), (409, "workspace_conflict"), "{}", refused.text);
+    assert!(refused.text.contains("b.txt"), "{}", refused.text);
+    world.post(&path, &to(previous, true)).good();
+    assert_eq!(text(&workspace, "a.txt").as_deref(), Some("one"));
+    assert_eq!(text(&workspace, "b.txt"), None);
+}

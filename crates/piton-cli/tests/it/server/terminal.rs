@@ -21,11 +21,16 @@ fn a_conversation_outlives_its_server_and_its_terminal() {
     chat.shows("> hello dear world");
     chat.type_in("ask May I?\n");
     chat.shows("-- press 1 to 2 to answer, m to reject and say why, or Ctrl-C to stop the turn");
-    chat.type_in("x");
+    // Prose answers nothing; Tab gives the keys back.
+    chat.type_in("say 1 more");
+    chat.shows("Tab gives the keys back to the request");
+    chat.type_in("\t");
+    crate::server::drawn::let_keys_count();
     chat.type_in("1");
     chat.shows("  -> Allow");
-    chat.type_in("say thank you\n");
-    chat.shows("\r\nthank you");
+    chat.shows("> say 1 more");
+    chat.type_in("\x15say thank you\n");
+    chat.shows_line("thank you");
     // A turn that is under way when its server is killed.
     chat.type_in("say before\nwait 3000\n");
     chat.shows("\r\nbefore");
@@ -42,6 +47,8 @@ fn a_conversation_outlives_its_server_and_its_terminal() {
     chat.interrupt();
     chat.shows("stopping the turn");
     chat.shows("-- cancelled");
+    chat.interrupt();
+    chat.shows("-- Ctrl-C again leaves");
     chat.interrupt();
     let (good, screen) = chat.ends();
     // Another folder's command names it, and can be pasted.
@@ -236,7 +243,7 @@ fn a_data_folder_may_be_named_from_here() {
 }
 
 /// In colours, as people have it.
-fn colored(mut command: Command) -> Command {
+pub(crate) fn colored(mut command: Command) -> Command {
     command.env_remove("NO_COLOR").env("TERM", "xterm-256color").env_remove("COLUMNS");
     command
 }

@@ -30,7 +30,7 @@ fn ways_to_log_in(mut methods: Vec<AuthMethod>) -> Vec<AuthMethod> {
 
 impl Importing<'_> {
     /// The agent's own handle on the session's conversation, if it is this execution's to replace;
-    /// also when it is told late.
+    /// also when it is reported late.
     fn handle(&self) -> Option<&String> {
         let executor = self.state.facts.executor.as_ref();
         let is_ours = executor.is_none_or(|e| e.execution_id == *self.execution_id);
@@ -63,7 +63,7 @@ impl Importing<'_> {
                     name: short(agent.name),
                     version: agent.version.map(short),
                 });
-                // A session with a handle is one to go on with, also where nobody asked for it.
+                // A session with an id can be continued, also where no user asked for it.
                 let is_known = self.handle().is_some() || requested_session_id.is_some();
                 let described = AgentInitialized {
                     execution_id: execution_id.clone(),

@@ -63,7 +63,7 @@ impl Supervisor {
         if ack.verdict == Verdict::Already {
             self.repeated += 1;
             if self.repeated > REPEATED_STEPS_MAX {
-                tracing::error!(session = %self.session, ?known, ?probe, "settled again and again");
+                tracing::error!(session = %self.session, ?known, ?probe, "the state of the execution does not settle");
                 self.repeated = 0;
                 self.delay_retry();
                 return Ok(Next::Wait(self.retry_at));
@@ -118,7 +118,7 @@ impl Supervisor {
                 executions.refused(&handle, &at, state, &problem).await?;
             }
             Err(fault) => {
-                tracing::debug!(session = %self.session, %execution, %fault, "not connected");
+                tracing::debug!(session = %self.session, %execution, %fault, "agentctl is not connected");
             }
         }
         // Whether it lives decides what comes next.
@@ -132,7 +132,7 @@ impl Supervisor {
         let session = self.session.clone();
         self.jobs.push(Box::pin(async move {
             if let Err(error) = executions.apply_choices(&session).await {
-                tracing::warn!(%session, code = %error.code(), %error, "not as it was chosen");
+                tracing::warn!(%session, code = %error.code(), %error, "the agent was not configured as chosen");
             }
             JobDone::Choices
         }));
@@ -141,7 +141,7 @@ impl Supervisor {
     /// Gives the execution up. If it responds again later, it is ended.
     pub(super) async fn abandon(&mut self) -> Result<Next> {
         let Some(execution_id) = self.execution.clone() else { return Ok(Next::Look) };
-        tracing::warn!(session = %self.session, %execution_id, "abandoned: silent for too long");
+        tracing::warn!(session = %self.session, %execution_id, "the executor was abandoned: it did not respond for too long");
         let command = Command::Abandon { execution_id };
         self.handle.execute_settled(&self.session, command).await?;
         Ok(Next::Look)

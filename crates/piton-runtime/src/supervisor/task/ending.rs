@@ -54,7 +54,7 @@ impl Supervisor {
             }
             Ok(true) => idle_for,
             Err(fault) => {
-                tracing::debug!(session = %self.session, %fault, "not known whether it is in use");
+                tracing::debug!(session = %self.session, %fault, "agentctl did not say whether it is in use");
                 LOOK_AGAIN
             }
         };

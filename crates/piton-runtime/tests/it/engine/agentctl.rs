@@ -332,6 +332,24 @@ impl Fleet {
         });
     }
 
+    /// Returns when this session's agent is in a turn. One that is killed before leaves a prompt that
+    /// was never delivered, and no interruption.
+    #[allow(dead_code, reason = "for the tests of the server")]
+    pub(crate) async fn wait_for_turn(&self, session: &SessionId) {
+        let changed = Arc::clone(&self.lock().changed);
+        let in_turn = |machine: &Machine| {
+            machine.session == *session && matches!(machine.agent, Some(Some(_)))
+        };
+        loop {
+            let mut notified = std::pin::pin!(changed.notified());
+            notified.as_mut().enable();
+            if self.lock().by_id.values().any(in_turn) {
+                return;
+            }
+            notified.await;
+        }
+    }
+
     /// From now on agents want to be logged in this way.
     pub(crate) fn set_auth(&self, method: &'static str) {
         self.lock().auth = Some(method);
@@ -382,6 +400,12 @@ impl Fleet {
 
     pub(crate) fn starts(&self) -> Vec<Start> {
         self.lock().starts.iter().map(|(_, start)| start.clone()).collect()
+    }
+
+    /// Of which sessions, in their order.
+    #[allow(dead_code, reason = "for the tests of the engine")]
+    pub(crate) fn started_sessions(&self) -> Vec<SessionId> {
+        self.lock().starts.iter().map(|(session, _)| session.clone()).collect()
     }
 
     /// How many launches were under way at the same time, at most, since it was last asked.

@@ -202,6 +202,74 @@ async fn an_undelivered_prompt_is_delivered_by_the_next_engine() {
     world.end(boot).await;
 }
 
+/// Wants to show: prompts that were acknowledged before this boot have their agents started four at a
+/// time, however old their sessions are; what a caller asks for now waits for none of them; and each
+/// prompt is delivered once.
+#[tokio::test]
+async fn few_agents_are_started_at_once_for_prompts_of_an_earlier_boot() {
+    let mut world = World::new();
+    let boot = world.start("boot_1").await;
+    let mut sessions = Vec::new();
+    for number in 0..7 {
+        let session = created(&boot.engine).await;
+        boot.engine.prompt(&caller(), &session, HANG.to_owned()).await.unwrap();
+        let queued = boot.engine.prompt(&caller(), &session, format!("queued-{number}")).await;
+        assert!(queued.unwrap().response.queued);
+        sessions.push(session);
+    }
+    until(&boot.engine, &sessions[6], |_| world.fleet.prompts().len() == 7).await;
+    world.kill(boot);
+    world.fleet.kill();
+    let boot = world.start("boot_2").await;
+    for session in &sessions {
+        until_named(&boot.engine, session, "interrupted_startup").await;
+    }
+    world.end(boot).await;
+    // Nothing delivers what an offline writer releases before the next boot.
+    let offline = world.offline("boot_offline");
+    for session in &sessions {
+        offline.dismiss(&caller(), session, None).await.unwrap();
+        offline.release_queue(&caller(), session).await.unwrap();
+    }
+    drop(offline);
+    let started = world.fleet.starts().len();
+    world.fleet.hold_starts();
+
+    world.policy.agent_restart = AgentRestart::OnBoot;
+    world.settings.boot_active_within = Duration::ZERO;
+    let boot = world.start("boot_3").await;
+    for session in &sessions {
+        let is_delivered = |report: &SessionReport| report.overview.state.queue.is_empty();
+        until(&boot.engine, session, is_delivered).await;
+    }
+    until(&boot.engine, &sessions[0], |_| world.fleet.starts().len() == started + 4).await;
+    // Long enough for a fifth one: launches take a fraction of it.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let starting = world.fleet.started_sessions().split_off(started);
+    assert_eq!(starting.len(), 4, "{starting:?}");
+    let waiting = sessions.iter().find(|session| !starting.contains(session)).unwrap().clone();
+    let engine = boot.engine.clone();
+    let asked = tokio::spawn({
+        let waiting = waiting.clone();
+        async move { engine.start_agent(&caller(), &waiting, StartContext::Native).await }
+    });
+    until(&boot.engine, &waiting, |_| world.fleet.starts().len() == started + 5).await;
+    assert_eq!(world.fleet.started_sessions().last(), Some(&waiting));
+    world.fleet.release_starts();
+    asked.await.unwrap().unwrap();
+    for session in &sessions {
+        until_named(&boot.engine, session, "idle").await;
+    }
+    let prompts = world.fleet.prompts();
+    for number in 0..7 {
+        let text = format!("queued-{number}");
+        let given = prompts.iter().filter(|prompt| prompt.ends_with(&text)).count();
+        assert_eq!(given, 1, "{text}: {prompts:?}");
+    }
+    assert_eq!(world.fleet.starts().len(), started + 7);
+    world.end(boot).await;
+}
+
 #[tokio::test]
 async fn ten_resumes_at_once_continue_a_run_once() {
     let world = World::new();

@@ -1,8 +1,6 @@
 import type { SessionSummary } from "piton-client";
 import { agents } from "../../data/agents.ts";
 import { openNewSession } from "../../data/dialogs.ts";
-import { isOutboxDurable } from "../../data/outbox.ts";
-import { isOutdated } from "../../data/version.ts";
 import { type Filter, filter, homeConnection, list, query, shown } from "../../data/home.ts";
 import { type Group, TASK_STATES } from "../../data/states.ts";
 import { plural } from "../../lib/format.ts";
@@ -10,6 +8,7 @@ import { now } from "../../lib/now.ts";
 import { Button, LinkButton } from "../../ui/Button.tsx";
 import { Badge } from "../../ui/parts.tsx";
 import { ConnectionNotice } from "../session/ConnectionNotice.tsx";
+import { AppNotices } from "./AppNotices.tsx";
 import { SessionRow } from "./SessionRow.tsx";
 
 const ROWS_MAX = 200;
@@ -41,17 +40,7 @@ export function Home({ selected }: { selected: string | null }) {
           <a href="#/settings/device">Why</a>
         </p>
       )}
-      {isOutdated.value && (
-        <p class="notice" role="status" data-card="new-version">
-          <span class="grow">The server has a new version of this page. Drafts and queued prompts stay.</span>
-          <Button dense onClick={() => location.reload()}>Reload</Button>
-        </p>
-      )}
-      {!isOutboxDurable.value && (
-        <p class="notice" role="status" data-card="storage-full">
-          This browser's storage is full or off: drafts and prompts that are not sent yet are lost with this page.
-        </p>
-      )}
+      <AppNotices />
       {!selected && <ConnectionNotice connection={homeConnection.value} />}
       <div class="home-filter">
         <input

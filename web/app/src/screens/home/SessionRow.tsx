@@ -2,7 +2,8 @@ import type { SessionSummary, Wait } from "piton-client";
 import { memo } from "preact/compat";
 import { api, isReject } from "../../data/actions.ts";
 import { agentName } from "../../data/agents.ts";
-import { tasksById, waits } from "../../data/home.ts";
+import { rowsSettled, tasksById, waits } from "../../data/home.ts";
+import { wholeOnRow } from "../../data/permission.ts";
 import { folderOf, groupOf, isInterrupted, isWorking, markOf, stateWords, titleOf } from "../../data/states.ts";
 import { sessionPath } from "../../lib/router.ts";
 import { revealed } from "../../lib/text.ts";
@@ -10,14 +11,11 @@ import { Button, LinkButton } from "../../ui/Button.tsx";
 import { Mark } from "../../ui/Mark.tsx";
 import { Ago, Elapsed } from "../../ui/parts.tsx";
 
-/** A longer command does not fit on a row: it is reviewed in its session. */
-const COMMAND_CHARS_MAX = 160;
-
 export const SessionRow = memo(({ session, isSelected }: { session: SessionSummary; isSelected: boolean }) => {
   const wait = session.status === "waiting" ? waits.value.find((open) => open.session_id === session.session_id) : undefined;
   const task = session.task_id ? tasksById.value.get(session.task_id) : undefined;
   const branch = session.worktree_branch;
-  const facts = [wait ? waitWords(wait) : stateWords(session), agentName(session.agent_profile_id), folderOf(session), branch && `⎇ ${branch}`];
+  const facts = [wait ? waitWords(wait) : stateWords(session), session.graph ? `Graph ${session.graph}` : agentName(session.agent_profile_id), folderOf(session), branch && `⎇ ${branch}`];
   const group = groupOf(session);
   return (
     <li class="home-row" data-selected={isSelected ? "" : undefined} data-status={session.status}>
@@ -33,7 +31,7 @@ export const SessionRow = memo(({ session, isSelected }: { session: SessionSumma
           {(session.queue?.length ?? 0) > 0 && <span class="home-facts">{session.queue?.length} queued</span>}
         </span>
       </a>
-      {wait?.permission?.command && <pre class="home-command">{revealed(wait.permission.command)}</pre>}
+      {wait?.permission?.command && <pre class="home-command">{wholeOnRow(wait.permission) ?? revealed(wait.permission.command)}</pre>}
       {group === "needs_you" && <RowActions session={session} wait={wait} />}
     </li>
   );
@@ -47,24 +45,19 @@ function waitWords(wait: Wait): string {
   return `asks: ${request.title}`;
 }
 
-/** Whether a row shows all of what would be allowed. */
-function isShownWhole(wait: Wait): boolean {
-  const request = wait.permission;
-  if (!request?.command || request.truncated || request.diffs.length > 0) return false;
-  return request.command.length <= COMMAND_CHARS_MAX && !request.command.includes("\n");
-}
-
 function RowActions({ session, wait }: { session: SessionSummary; wait: Wait | undefined }) {
   const own = api(session.session_id);
+  // The list moves by itself: nothing of it answers while it does.
+  const isOff = !rowsSettled.value;
   const open = (label: string) => <LinkButton href={sessionPath(session.session_id)} dense>{label}</LinkButton>;
   if (wait?.permission) {
-    if (!isShownWhole(wait)) return <div class="home-actions">{open("Review")}</div>;
+    if (wholeOnRow(wait.permission) === null) return <div class="home-actions">{open("Review")}</div>;
     const allow = wait.permission.options.find((option) => !isReject(option));
     const reject = wait.permission.options.find(isReject);
     return (
       <div class="home-actions">
-        {allow && <Button look="primary" dense onClick={() => own.answerPermission(wait.wait_id, allow.option_id)}>{allow.name}</Button>}
-        {reject && <Button dense onClick={() => own.answerPermission(wait.wait_id, reject.option_id)}>{reject.name}</Button>}
+        {allow && <Button look="primary" dense disabled={isOff} onClick={() => own.answerPermission(wait.wait_id, allow.option_id)}>{allow.name}</Button>}
+        {reject && <Button dense disabled={isOff} onClick={() => own.answerPermission(wait.wait_id, reject.option_id)}>{reject.name}</Button>}
         {open("Open")}
       </div>
     );
@@ -72,7 +65,7 @@ function RowActions({ session, wait }: { session: SessionSummary; wait: Wait | u
   if (isInterrupted(session)) {
     return (
       <div class="home-actions">
-        <Button look="primary" dense onClick={() => own.resume({ continue: true })}>Resume</Button>
+        <Button look="primary" dense disabled={isOff} onClick={() => own.resume({ continue: true })}>Resume</Button>
         {open("Open")}
       </div>
     );
@@ -80,7 +73,7 @@ function RowActions({ session, wait }: { session: SessionSummary; wait: Wait | u
   if (session.status === "paused") {
     return (
       <div class="home-actions">
-        <Button look="primary" dense onClick={() => own.resume({ continue: true })}>Continue</Button>
+        <Button look="primary" dense disabled={isOff} onClick={() => own.resume({ continue: true })}>Continue</Button>
         {open("Open")}
       </div>
     );

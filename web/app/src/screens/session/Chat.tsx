@@ -1,16 +1,21 @@
+import { useMemo, useState } from "preact/hooks";
 import { agentName } from "../../data/agents.ts";
 import { outgoing } from "../../data/outbox.ts";
 import type { OpenSession } from "../../data/session.ts";
 import { isClosed } from "../../data/states.ts";
 import { report } from "../../ui/toasts.ts";
+import { plural } from "../../lib/format.ts";
+import { Button } from "../../ui/Button.tsx";
 import { VirtualList } from "../../ui/VirtualList.tsx";
 import { Announcer } from "./Announcer.tsx";
 import { Composer } from "./Composer.tsx";
-import { keyOfItem, Message } from "./Message.tsx";
+import { Message } from "./Message.tsx";
+import { Notice } from "./Notice.tsx";
 import { Outgoing } from "./Outgoing.tsx";
 import { PermissionCard } from "./Permission.tsx";
 import { PlanBar } from "./PlanBar.tsx";
 import { QueueList } from "./QueueList.tsx";
+import { isUndo, keyOfRow, type Row, rowsOf } from "./rows.ts";
 import { StateCards } from "./StateCards.tsx";
 import { WaitCard } from "./WaitCard.tsx";
 
@@ -23,16 +28,26 @@ export function Chat({ session }: { session: OpenSession }) {
   const isLive = view.run?.phase === "open";
   const isWritable = status !== null && !isClosed(status) && !status.read_only;
   const own = outgoing.value.filter((prompt) => prompt.session_id === session.id);
+  const [openParts, setOpenParts] = useState<ReadonlySet<string>>(new Set());
+  const rows = useMemo(() => rowsOf(view.items, openParts), [view.items, openParts]);
+  const toggle = (key: string) => setOpenParts(openParts.has(key) ? new Set([...openParts].filter((one) => one !== key)) : new Set([...openParts, key]));
+  const show = (row: Row) => {
+    if (row.type === "abandoned") return <Abandoned row={row} onToggle={() => toggle(row.key)} />;
+    const { item } = row;
+    if (isUndo(item, view.lineages) && item.type === "notice") return <Notice item={item} agent={agent} isUndo />;
+    const message = <Message item={item} agent={agent} folder={folder} isLive={isLive} />;
+    return item.abandoned ? <div class="abandoned">{message}</div> : message;
+  };
   return (
     <div class="chat">
       <VirtualList
-        items={view.items}
-        keyOf={keyOfItem}
+        items={rows}
+        keyOf={keyOfRow}
         label="Conversation"
         onNearStart={() => {
           if (session.older.value !== null) session.loadOlder().catch(report);
         }}
-        render={(item) => <Message item={item} agent={agent} folder={folder} isLive={isLive} />}
+        render={show}
         head={
           session.older.value !== null ? (
             <p class="muted small older" role="status">Loading earlier messages…</p>
@@ -67,6 +82,16 @@ export function Chat({ session }: { session: OpenSession }) {
       )}
       <Announcer view={view} status={status} />
     </div>
+  );
+}
+
+function Abandoned({ row, onToggle }: { row: Extract<Row, { type: "abandoned" }>; onToggle: () => void }) {
+  return (
+    <p class="event abandoned-head">
+      <Button dense look="plain" expanded={row.isOpen} onClick={onToggle}>
+        {row.isOpen ? "Hide" : "Show"} {plural(row.count, "message")} left behind by a rewind
+      </Button>
+    </p>
   );
 }
 

@@ -1,6 +1,6 @@
 import type { Item } from "piton-client";
 import { agentName } from "../../data/agents.ts";
-import { clock } from "../../lib/format.ts";
+import { clock, plural } from "../../lib/format.ts";
 import { now } from "../../lib/now.ts";
 import { readable } from "../../lib/text.ts";
 
@@ -54,6 +54,10 @@ export function noticeText(item: NoticeItem, agent: string | null): { text: stri
       return { text: "The executor was abandoned", tone: "waiting" };
     case "prompt.prepared":
       return { text: `${name} was given what it had lost: history or a summary of the interruption`, tone: "normal" };
+    case "workspace.restored":
+      return { text: `Files went back to a checkpoint: ${plural(item.files ?? 0, "file")} restored`, tone: "waiting" };
+    case "lineage.started":
+      return { text: "Rewound: the conversation continues from an earlier point", tone: "waiting" };
     case "session.closed":
       return { text: "Session closed", tone: "normal" };
     default:
@@ -61,11 +65,13 @@ export function noticeText(item: NoticeItem, agent: string | null): { text: stri
   }
 }
 
-export function Notice({ item, agent }: { item: NoticeItem; agent: string | null }) {
-  const notice = noticeText(item, agent);
+const UNDONE = { text: "The rewind was undone", tone: "normal" } as const;
+
+export function Notice({ item, agent, isUndo }: { item: NoticeItem; agent: string | null; isUndo?: boolean }) {
+  const notice = isUndo ? UNDONE : noticeText(item, agent);
   if (!notice) return null;
   return (
-    <p class="event" data-tone={notice.tone}>
+    <p class="event" data-tone={notice.tone} data-notice={item.kind}>
       <span>{notice.text}</span>
       <time class="numeric nowrap" dateTime={item.ts}>
         {clock(item.ts, now.peek())}

@@ -2,40 +2,54 @@ import type { PermissionRequest, Wait } from "piton-client";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { api, isReject } from "../../data/actions.ts";
 import { client } from "../../data/account.ts";
+import { otherArguments } from "../../data/permission.ts";
 import { bytes, clock } from "../../lib/format.ts";
 import { diffTexts } from "../../lib/lines.ts";
 import { now } from "../../lib/now.ts";
+import { useSettled } from "../../lib/settled.ts";
 import { readable, revealed } from "../../lib/text.ts";
 import { Button } from "../../ui/Button.tsx";
 import { DiffCount, DiffView } from "../../ui/DiffView.tsx";
 import { Card } from "../../ui/parts.tsx";
+import { sentenceOf } from "../../ui/toasts.ts";
 import { relative } from "./tool.ts";
 
-/** A click that was meant for what was there before must not answer. */
-const ANSWER_DELAY_MS = 300;
+const RETRY_DELAY_MS = 1_000;
+const RETRY_DELAY_MAX_MS = 15_000;
+
+type Whole = { request: PermissionRequest | null; isWhole: boolean; /** Why the rest is not here yet. */ problem: string | null };
 
 /** A request is cut in lists and statuses; what is decided on must be whole. */
-function useWhole(wait: Wait): { request: PermissionRequest | null; isWhole: boolean } {
+function useWhole(wait: Wait): Whole {
   const [whole, setWhole] = useState<{ id: string; request: PermissionRequest } | null>(null);
+  const [attempt, setAttempt] = useState(0);
+  const [problem, setProblem] = useState<string | null>(null);
   const given = wait.permission ?? null;
   const isCut = given?.truncated != null;
   useEffect(() => {
     if (!isCut) return;
     let isCurrent = true;
+    let timer: ReturnType<typeof setTimeout> | undefined;
     client
       .call("get", "/api/v1/waits/{wait_id}", { path: { wait_id: wait.wait_id } })
       .then((full) => {
-        if (isCurrent && full.permission) setWhole({ id: wait.wait_id, request: full.permission });
+        if (!isCurrent || !full.permission) return;
+        setWhole({ id: wait.wait_id, request: full.permission });
+        setProblem(null);
       })
-      // The card then says that the request is not whole, and its buttons stay off.
-      .catch(() => {});
+      .catch((error: unknown) => {
+        if (!isCurrent) return;
+        setProblem(sentenceOf(error));
+        timer = setTimeout(() => setAttempt(attempt + 1), Math.min(RETRY_DELAY_MS * 2 ** attempt, RETRY_DELAY_MAX_MS));
+      });
     return () => {
       isCurrent = false;
+      clearTimeout(timer);
     };
-  }, [wait.wait_id, isCut]);
-  if (!isCut) return { request: given, isWhole: given !== null };
+  }, [wait.wait_id, isCut, attempt]);
+  if (!isCut) return { request: given, isWhole: given !== null, problem: null };
   const found = whole?.id === wait.wait_id ? whole.request : null;
-  return { request: found ?? given, isWhole: found !== null && found.truncated == null };
+  return { request: found ?? given, isWhole: found !== null && found.truncated == null, problem };
 }
 
 function heading(request: PermissionRequest, agent: string): string {
@@ -45,13 +59,9 @@ function heading(request: PermissionRequest, agent: string): string {
 }
 
 export function PermissionCard({ wait, agent, folder }: { wait: Wait; agent: string; folder: string | null }) {
-  const { request, isWhole } = useWhole(wait);
-  const [isReady, setReady] = useState(false);
-  useEffect(() => {
-    setReady(false);
-    const timer = setTimeout(() => setReady(true), ANSWER_DELAY_MS);
-    return () => clearTimeout(timer);
-  }, [wait.wait_id]);
+  const { request, isWhole, problem } = useWhole(wait);
+  // The rest of a request moves the buttons, too.
+  const isReady = useSettled(`${wait.wait_id} ${String(isWhole)}`);
   if (!request) return null;
   return (
     <Card
@@ -65,6 +75,7 @@ export function PermissionCard({ wait, agent, folder }: { wait: Wait; agent: str
       {!isWhole && (
         <p class="small" role="status">
           {request.truncated ? `${bytes(request.truncated.missing_bytes)} of this request are not shown yet. It can be answered when all of it is.` : ""}
+          {problem && ` ${problem}. Trying again.`}
         </p>
       )}
     </Card>
@@ -95,25 +106,13 @@ export function RequestBody({ request, folder }: { request: PermissionRequest; f
         </div>
       ))}
       {others && (
-        <pre class="tool-text" tabIndex={0} aria-label="Arguments">
-          {revealed(others)}
+        <pre class="command" tabIndex={0} aria-label="Arguments">
+          {revealed(JSON.stringify(others, null, 2))}
         </pre>
       )}
       {folder && request.command && <p class="muted small wrap">in {folder}</p>}
     </div>
   );
-}
-
-/** What the command and the diffs do not show already. */
-function otherArguments(request: PermissionRequest): string | null {
-  const given = request.arguments as Record<string, unknown> | null | undefined;
-  if (!given || typeof given !== "object") return null;
-  const rest = Object.entries(given).filter(([key, value]) => {
-    if (request.command && (key === "command" || key === "cmd")) return false;
-    const isShown = request.diffs.some((diff) => value === diff.new_text || value === diff.old_text || value === diff.path);
-    return !isShown;
-  });
-  return rest.length > 0 ? JSON.stringify(Object.fromEntries(rest), null, 2) : null;
 }
 
 function Answers({ wait, request, isEnabled }: { wait: Wait; request: PermissionRequest; isEnabled: boolean }) {
@@ -153,12 +152,12 @@ function Answers({ wait, request, isEnabled }: { wait: Wait; request: Permission
     <>
       {allows.map((option, at) => (
         <Button key={option.option_id} look={at === 0 ? "primary" : "normal"} disabled={!isEnabled} onClick={() => api(wait.session_id).answerPermission(wait.wait_id, option.option_id)}>
-          {readable(option.name)}
+          {option.name}
         </Button>
       ))}
       {rejects.slice(1).map((option) => (
         <Button key={option.option_id} disabled={!isEnabled} onClick={() => api(wait.session_id).answerPermission(wait.wait_id, option.option_id)}>
-          {readable(option.name)}
+          {option.name}
         </Button>
       ))}
       {reject && (

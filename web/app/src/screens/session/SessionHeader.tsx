@@ -1,4 +1,4 @@
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { api } from "../../data/actions.ts";
 import { agentName } from "../../data/agents.ts";
 import type { OpenSession } from "../../data/session.ts";
@@ -23,7 +23,8 @@ export function SessionHeader({ session }: { session: OpenSession }) {
   if (!status) return <header class="session-header" />;
   const { modes, models } = session.view.value.agent;
   const task = session.task.value;
-  const facts = [agentName(status.agent_profile_id), nameIn(models), nameIn(modes)].filter(Boolean).join(" · ");
+  const worker = status.graph ? `Graph ${status.graph}` : agentName(status.agent_profile_id);
+  const facts = [worker, nameIn(models), nameIn(modes)].filter(Boolean).join(" · ");
   const run = session.view.value.run;
   return (
     <header class="session-header">
@@ -68,10 +69,19 @@ export function SessionHeader({ session }: { session: OpenSession }) {
   );
 }
 
+/** The conversation is drawn first: a whole branch may be compared for this one number. */
+const COUNT_DELAY_MS = 1_000;
+
 /** "+12 −3": what the branch and the folder add to the base. Read again when a run ends. */
 function BranchCount({ session }: { session: OpenSession }) {
   const status = session.status.value;
-  const { isUsable } = panelState(status);
+  const [isDrawn, setDrawn] = useState(false);
+  useEffect(() => {
+    setDrawn(false);
+    const timer = setTimeout(() => setDrawn(true), COUNT_DELAY_MS);
+    return () => clearTimeout(timer);
+  }, [session.id]);
+  const isUsable = panelState(status).isUsable && isDrawn;
   const loaded = useLoaded(`${session.id} ${isUsable} ${session.view.value.run?.phase ?? ""} ${status?.is_agent_running ?? ""}`, async () => (isUsable ? await readReview(session.id) : null));
   const files = loaded.value?.files ?? [];
   if (files.length === 0) return null;
@@ -109,12 +119,14 @@ function actions(session: OpenSession, rename: () => void): MenuItem[] {
   if (status.read_only) return list;
   list.push({
     label: "Fork",
-    note: "A new session with a copy of the conversation",
+    note: status.graph ? "A new session from the newest checkpoint" : "A new session with a copy of the conversation",
     onSelect: async () => go(sessionPath((await own.fork()).session_id)),
   });
   if (isClosed(status)) return list;
   if (isInterrupted(status)) list.push({ label: "Dismiss the interruption", onSelect: () => own.dismiss() });
-  if (status.is_agent_running) list.push({ label: "Stop the agent", note: "The session stays; the next prompt starts it again", onSelect: () => own.stop() });
+  if (status.graph) {
+    // A graph has no agent of its own.
+  } else if (status.is_agent_running) list.push({ label: "Stop the agent", note: "The session stays; the next prompt starts it again", onSelect: () => own.stop() });
   else list.push({ label: "Start the agent", onSelect: () => own.resume() });
   list.push({ label: "Close as completed", note: "A closed session cannot be continued", onSelect: () => own.close("completed") });
   list.push({ label: "Close as cancelled", onSelect: () => own.close("cancelled") });

@@ -2,12 +2,14 @@ import { useEffect } from "preact/hooks";
 import { current, type OpenSession, showSession } from "../../data/session.ts";
 import { titleOf } from "../../data/states.ts";
 import { lazy } from "../../lib/lazy.tsx";
+import { visible } from "../../lib/text.ts";
 import { SESSION_TABS, type SessionTab, sessionPath } from "../../lib/router.ts";
 import { Button, LinkButton } from "../../ui/Button.tsx";
 import { Icon, type IconName } from "../../ui/Icon.tsx";
 import { Card } from "../../ui/parts.tsx";
 import { sentenceOf } from "../../ui/toasts.ts";
 import { ProblemError } from "piton-client";
+import { AppNotices } from "../home/AppNotices.tsx";
 import { panelState } from "./cards.ts";
 import { Chat } from "./Chat.tsx";
 import { ConnectionNotice } from "./ConnectionNotice.tsx";
@@ -16,6 +18,7 @@ import { SessionHeader } from "./SessionHeader.tsx";
 const Changes = lazy(() => import("../workspace/Changes.tsx").then((module) => module.Changes));
 const Files = lazy(() => import("../workspace/Files.tsx").then((module) => module.Files));
 const TerminalPanel = lazy(() => import("../workspace/TerminalPanel.tsx").then((module) => module.TerminalPanel));
+const GraphPanel = lazy(() => import("../graph/GraphPanel.tsx").then((module) => module.GraphPanel));
 const Timeline = lazy(() => import("../timeline/Timeline.tsx").then((module) => module.Timeline));
 
 const TABS: Record<SessionTab, { label: string; icon: IconName }> = {
@@ -25,6 +28,9 @@ const TABS: Record<SessionTab, { label: string; icon: IconName }> = {
   terminal: { label: "Terminal", icon: "terminal" },
   timeline: { label: "Timeline", icon: "clock" },
 };
+
+/** A graph has no conversation of its own. */
+const GRAPH_TAB = { label: "Graph", icon: "branch" } as const;
 
 export function SessionScreen({ id, tab }: { id: string; tab: SessionTab }) {
   useEffect(() => showSession(id), [id]);
@@ -37,30 +43,33 @@ export function SessionScreen({ id, tab }: { id: string; tab: SessionTab }) {
 function Loaded({ session, tab }: { session: OpenSession; tab: SessionTab }) {
   const status = session.status.value;
   const title = status ? titleOf(status) : "Session";
+  const isGraph = (status?.graph ?? session.view.value.graph) !== null;
   useEffect(() => {
-    document.title = `${title} · Piton`;
+    document.title = visible(`${title} · Piton`);
   }, [title]);
   if (session.load.value === "failed") return <Failed session={session} />;
   return (
     <main class="session" id="main" aria-label={title}>
       <SessionHeader session={session} />
-      <Tabs id={session.id} tab={tab} place="top" />
+      <Tabs id={session.id} tab={tab} place="top" isGraph={isGraph} />
+      <div class="session-notices"><AppNotices /></div>
       <ConnectionNotice connection={session.connection.value} />
       <div class="session-body">
-        {tab === "chat" ? <Chat session={session} /> : <Panel session={session} tab={tab} />}
+        {tab !== "chat" ? <Panel session={session} tab={tab} /> : isGraph ? <GraphPanel session={session} /> : <Chat session={session} />}
       </div>
-      <Tabs id={session.id} tab={tab} place="bottom" />
+      <Tabs id={session.id} tab={tab} place="bottom" isGraph={isGraph} />
     </main>
   );
 }
 
-function Tabs({ id, tab, place }: { id: string; tab: SessionTab; place: "top" | "bottom" }) {
+function Tabs({ id, tab, place, isGraph }: { id: string; tab: SessionTab; place: "top" | "bottom"; isGraph: boolean }) {
+  const tabs = isGraph ? { ...TABS, chat: GRAPH_TAB } : TABS;
   return (
     <nav class="tabs session-tabs" data-place={place} aria-label={place === "top" ? "Session" : "Session views"}>
       {SESSION_TABS.map((name) => (
         <a key={name} class="tab" href={sessionPath(id, name)} aria-current={name === tab ? "page" : undefined}>
-          {place === "bottom" && <Icon name={TABS[name].icon} />}
-          <span>{TABS[name].label}</span>
+          {place === "bottom" && <Icon name={tabs[name].icon} />}
+          <span>{tabs[name].label}</span>
         </a>
       ))}
     </nav>

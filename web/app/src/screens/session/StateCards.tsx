@@ -51,6 +51,18 @@ function StateCard({ name, status }: { name: CardName } & Props) {
 
 const newSession = (status: SessionStatus) => openNewSession({ agent: status.agent_profile_id ?? null, folder: status.working_dir ?? null, task: status.task_id ?? null });
 
+const CONTEXT_REASONS: Record<string, string> = {
+  not_resumable: "This agent cannot resume earlier sessions.",
+  missing_resume_token: "The agent left no session id to resume from.",
+  session_refused: "The agent does not know its session id any more.",
+  user_request: "The agent was started without its conversation, as asked.",
+};
+
+/** Why the agent does not have its own conversation, or would not; null: it has, or nothing was said. */
+function contextReason(status: SessionStatus): string | null {
+  return (status.context_reason && CONTEXT_REASONS[status.context_reason]) || null;
+}
+
 function Cause({ status }: Props) {
   return status.error_message ? (
     <pre class="cause" tabIndex={0} aria-label="Cause">
@@ -74,7 +86,7 @@ function Starting({ status }: Props) {
   const what = status.reason === "executor_starting" ? "The executor is starting" : `${agentName(status.agent_profile_id)} is starting`;
   return (
     <Card tone="accent" name="starting" title={what} aside={<Elapsed since={status.active_at} />}>
-      <p>{isWaiting ? status.sentence : "Your prompt is in the log and is delivered when the agent is ready."}</p>
+      <p>{isWaiting || !status.run ? status.sentence : "Your prompt is in the log and is delivered when the agent is ready."}</p>
     </Card>
   );
 }
@@ -188,7 +200,7 @@ function ContextLost({ status }: Props) {
         </Button>
       ))}
     >
-      <p>{status.context_sentence ?? status.sentence} The conversation itself is safe: it is all in Piton's log.</p>
+      <p>{status.context_sentence ?? contextReason(status) ?? status.sentence} The conversation itself is safe: it is all in Piton's log.</p>
     </Card>
   );
 }
@@ -206,7 +218,7 @@ function Paused({ status }: Props) {
         </>
       }
     >
-      <p>The run stays where it is. A new prompt takes its place, unless you queue it.</p>
+      <p>The run stays where it is. A prompt that you send now is queued behind it; “Replace run” beside the prompt box cancels it instead.</p>
     </Card>
   );
 }
@@ -217,8 +229,14 @@ function Resume({ status }: Props) {
       tone="accent"
       name="resume"
       title={`${agentName(status.agent_profile_id)} is not running`}
-      actions={<Retry status={status} label="Resume session" />}
+      actions={
+        <>
+          <Retry status={status} label="Resume session" />
+          {contextReason(status) && <Button onClick={() => newSession(status)}>Create new session</Button>}
+        </>
+      }
     >
+      {contextReason(status) && <p>{contextReason(status)}</p>}
       <p>{status.resume_strategy === "native" ? "It can load its own conversation." : status.resume_strategy === "history" ? "It starts fresh and is given the history with your next prompt." : status.sentence} Or just send a prompt.</p>
     </Card>
   );
@@ -232,7 +250,7 @@ function NotResumable({ status }: Props) {
       title="This agent does not support resuming"
       actions={<Button look="primary" onClick={() => newSession(status)}>Create new session</Button>}
     >
-      <p>{status.sentence} Files, git and the terminal of this session still work.</p>
+      <p>{contextReason(status) ?? status.sentence} Files, git and the terminal of this session still work.</p>
     </Card>
   );
 }

@@ -1,8 +1,19 @@
-// What a timeline shows: turns, interruptions, resumes, checkpoints, questions, in the order of the log.
-import type { LogRecord } from "piton-client";
+// What a timeline shows: turns, interruptions, resumes, checkpoints, rewinds, questions, in the order of the log.
+import { isInSegments, type Lineage, type LogRecord, segmentsOf } from "piton-client";
 
-export type PointKind = "turn" | "end" | "interruption" | "resume" | "checkpoint" | "question" | "error" | "agent" | "session";
-export type Point = { seq: number; ts: string; kind: PointKind; text: string; record: LogRecord };
+export type PointKind = "turn" | "end" | "interruption" | "resume" | "checkpoint" | "rewind" | "question" | "error" | "agent" | "session";
+export type Point = {
+  seq: number;
+  ts: string;
+  kind: PointKind;
+  text: string;
+  record: LogRecord;
+  lineage: number;
+  /** A rewind, or a resume from an older checkpoint, left it behind. */
+  isAbandoned: boolean;
+};
+
+export const SIGNS: Record<PointKind, string> = { turn: "●", end: "○", interruption: "✂", resume: "▸", checkpoint: "◆", rewind: "▲", question: "?", error: "✕", agent: "·", session: "■" };
 
 const text = (value: unknown): string => (typeof value === "string" ? value.replaceAll("_", " ") : "");
 
@@ -27,19 +38,47 @@ const READERS: Record<string, (record: LogRecord) => [PointKind, string]> = {
   "executor.error": (record) => ["error", `Executor error: ${text(record["code"])}`],
   "executor.unreachable": () => ["error", "The executor did not respond"],
   "executor.abandoned": () => ["error", "The executor was abandoned"],
-  "checkpoint.created": (record) => ["checkpoint", `Checkpoint${record["current_node"] ? ` after ${String(record["current_node"])}` : ""}`],
-  "lineage.started": () => ["resume", "Continued from an older checkpoint"],
+  "checkpoint.created": (record) => ["checkpoint", checkpointText(record)],
+  "workspace.restored": (record) => ["rewind", `Files restored: ${String(record["paths_count"])}`],
+  "lineage.started": (record) => ["rewind", `Back to record ${String(record["from_seq"])}, as lineage ${String(record["lineage"])}`],
   "node.completed": (record) => ["turn", `Node ${String(record["path"])} completed`],
   "node.failed": (record) => ["error", `Node ${String(record["path"])} failed`],
 };
 
-export function pointOf(record: LogRecord): Point | null {
+const CHECKPOINTS: Record<string, string> = { turn_start: "before a prompt", turn_complete: "after a turn", node_start: "before", node_complete: "after", loop_iteration: "in the loop", edge: "behind", safe_point: "safe point at", user_checkpoint: "question of" };
+
+function checkpointText(record: LogRecord): string {
+  const type = String(record["checkpoint_type"] ?? "");
+  const node = record["current_node"];
+  return `Checkpoint ${CHECKPOINTS[type] ?? text(type)}${node ? ` ${String(node)}` : ""}`;
+}
+
+function pointOf(record: LogRecord): Pick<Point, "kind" | "text"> | null {
   // The answer to a question is no continuation after an interruption.
-  if (record.kind === "run.resumed" && record["wait_id"]) return { seq: record.seq, ts: record.ts, kind: "question", text: "Answered", record };
+  if (record.kind === "run.resumed" && record["wait_id"]) return { kind: "question", text: "Answered" };
   const read = READERS[record.kind];
   if (!read) return null;
   const [kind, words] = read(record);
-  return { seq: record.seq, ts: record.ts, kind, text: words, record };
+  return { kind, text: words };
+}
+
+export function lineagesOf(records: readonly LogRecord[]): Lineage[] {
+  const starts = records.filter((record) => record.kind === "lineage.started");
+  return starts.map((record) => ({ lineage: Number(record["lineage"]), from_lineage: Number(record["from_lineage"]), from_seq: Number(record["from_seq"]), at: record.seq }));
+}
+
+export function pointsOf(records: readonly LogRecord[]): Point[] {
+  const segments = segmentsOf(lineagesOf(records));
+  const points: Point[] = [];
+  let lineage = 1;
+  for (const record of records) {
+    if (record.kind === "lineage.started") lineage = Number(record["lineage"]);
+    const point = pointOf(record);
+    // Files that the same rewind restored are said in the record before it.
+    const isAbandoned = !isInSegments(segments, record.seq) && !(record.kind === "workspace.restored" && isInSegments(segments, record.seq + 1));
+    if (point) points.push({ ...point, seq: record.seq, ts: record.ts, record, lineage, isAbandoned });
+  }
+  return points;
 }
 
 /** What happened between two points, counted. */

@@ -1,9 +1,10 @@
 import { FitAddon } from "@xterm/addon-fit";
 import { type ITheme, Terminal } from "@xterm/xterm";
 import "@xterm/xterm/css/xterm.css";
+import { type ConnectionState, ShellConnection } from "piton-client";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { client } from "../../data/account.ts";
 import { strictDocument, withStrictStyles } from "./strict-document.ts";
-import { type ShellState, ShellSocket } from "./shell-socket.ts";
 
 const DARK: ITheme = { background: "#101114", foreground: "#e8e7e3", cursor: "#8ab4ff", selectionBackground: "#33415f" };
 const LIGHT: ITheme = {
@@ -17,11 +18,22 @@ function isDark(): boolean {
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-const STATES: Record<ShellState, string> = { connecting: "Connecting…", live: "", lost: "Reconnecting to the shell…", ended: "The shell has ended." };
+function wordsOf({ phase, isOffline, problem }: ConnectionState): string {
+  switch (phase) {
+    case "connecting":
+      return "Connecting…";
+    case "reconnecting":
+      return isOffline ? "Reconnecting to the shell: this device is offline" : "Reconnecting to the shell…";
+    case "refused":
+      return `${problem?.message ?? "The server refuses the connection"}.`;
+    default:
+      return "";
+  }
+}
 
 export function TerminalView({ sessionId, shellId, onEnded }: { sessionId: string; shellId: string; onEnded: () => void }) {
   const host = useRef<HTMLDivElement>(null);
-  const [state, setState] = useState<ShellState>("connecting");
+  const [words, setWords] = useState("");
   useEffect(() => {
     const element = host.current;
     if (!element) return;
@@ -39,21 +51,24 @@ export function TerminalView({ sessionId, shellId, onEnded }: { sessionId: strin
     const fit = new FitAddon();
     terminal.loadAddon(fit);
     withStrictStyles(document, () => terminal.open(element));
-    const socket = new ShellSocket(sessionId, shellId, {
+    const shell = new ShellConnection(client, sessionId, shellId, {
       onData: (data) => terminal.write(data),
-      onState: setState,
       // What the shell still has is sent again from the beginning.
-      onAttach: () => {
-        terminal.reset();
-        socket.resize(terminal.cols, terminal.rows);
-      },
-      onEnd: onEnded,
+      onReset: () => terminal.reset(),
+      onExit: onEnded,
     });
-    terminal.onData((text) => socket.send(new TextEncoder().encode(text)));
-    terminal.onResize(({ cols, rows }) => socket.resize(cols, rows));
+    const unsubscribe = shell.connection.subscribe((connection) => {
+      setWords(wordsOf(connection));
+      // The list says which shells there are.
+      if (connection.phase === "refused") onEnded();
+    });
+    terminal.onData((text) => shell.send(text));
+    terminal.onResize(({ cols, rows }) => shell.resize(cols, rows));
     const resized = new ResizeObserver(() => fit.fit());
     resized.observe(element);
     fit.fit();
+    shell.resize(terminal.cols, terminal.rows);
+    shell.start();
     terminal.focus();
     const scheme = matchMedia("(prefers-color-scheme: dark)");
     const recolour = () => {
@@ -63,13 +78,14 @@ export function TerminalView({ sessionId, shellId, onEnded }: { sessionId: strin
     return () => {
       scheme.removeEventListener("change", recolour);
       resized.disconnect();
-      socket.close();
+      unsubscribe();
+      shell.stop();
       terminal.dispose();
     };
   }, [sessionId, shellId]);
   return (
     <>
-      {STATES[state] && <p class="notice" role="status">{STATES[state]}</p>}
+      {words && <p class="notice" role="status">{words}</p>}
       <div class="terminal-host" ref={host} />
     </>
   );

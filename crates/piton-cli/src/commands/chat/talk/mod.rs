@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use piton_api::client::{self, Client, Records};
 use piton_api::queue::PromptRequest;
+use piton_api::record::FlatRecord;
 use piton_core::id::{SessionId, WaitId};
 use piton_core::{PromptContent, Seq};
 use serde_json::Value;
@@ -16,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::asking::Asking;
-use super::input::{self, Keys, Typed};
+use super::input::{self, Keys, Lines, Typed};
 use super::outcome::{self, Outcome};
 use super::screen::{Question, Screen};
 use super::slash::Slash;
@@ -24,14 +25,15 @@ use crate::background;
 use crate::context::Context;
 use crate::error::{Exit, Result};
 use crate::server;
+use crate::text::{one_line, shortened};
 use crate::ui::{Tone, Ui};
 
 /// How often a server that is away is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How long a server may be away before this gives up.
 const AWAY_MAX: Duration = Duration::from_mins(5);
-/// A second Ctrl-C within this leaves.
-const TWICE_WITHIN: Duration = Duration::from_secs(3);
+/// Of a queued prompt, what is said back.
+const QUEUED_CHARS_MAX: usize = 60;
 
 /// How long to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,15 +66,15 @@ pub(super) struct Talk<'a> {
     /// the history tells, is not the end of the one that was just begun.
     open_runs: BTreeSet<String>,
     /// How the latest run ended, and the record that says so.
-    last_end: Option<(Outcome, Value)>,
+    last_end: Option<(Outcome, FlatRecord)>,
     /// The session is new, and its agent is being started: nothing can be said to it yet.
     awaits_agent: bool,
     /// What is said to it as soon as it is ready.
     first_prompt: Option<PromptContent>,
     /// The run that was begun from here.
     own_run: Option<String>,
-    interrupted_at: Option<Instant>,
-    line: Vec<u8>,
+    last_ctrl_c: CtrlC,
+    lines: Lines,
     /// Messages that stand on the screen as they were typed.
     typed_messages: BTreeSet<String>,
     /// Messages of this terminal that the session has queued. They are the session's: leaving loses
@@ -82,6 +84,17 @@ pub(super) struct Talk<'a> {
     is_held: bool,
     /// The answer, where it is printed at the end.
     collected: Option<String>,
+}
+
+/// What the last Ctrl-C did: a second one leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CtrlC {
+    /// Nothing, or something was said since.
+    None,
+    /// It stopped the turn that still runs.
+    Stopped,
+    /// It cleared the line, and nothing was typed since.
+    Cleared,
 }
 
 /// A request that is rejected with a message.
@@ -94,7 +107,7 @@ struct Rejecting {
 
 /// What happened.
 enum Event {
-    Record(client::Result<Value>),
+    Record(client::Result<FlatRecord>),
     Typed(Option<Typed>),
     KeysDue,
     CtrlC,
@@ -127,8 +140,8 @@ impl<'a> Talk<'a> {
             awaits_agent: false,
             first_prompt: None,
             own_run: None,
-            interrupted_at: None,
-            line: Vec::new(),
+            last_ctrl_c: CtrlC::None,
+            lines: Lines::default(),
             typed_messages: BTreeSet::new(),
             queued: BTreeSet::new(),
             is_held: false,
@@ -168,19 +181,20 @@ impl<'a> Talk<'a> {
 
     /// While a run is open the session queues it.
     async fn tell(&mut self, prompt: PromptContent, is_on_screen: bool) -> Result<()> {
+        let text = shortened(&one_line(&prompt.text()), QUEUED_CHARS_MAX);
         let request = PromptRequest::queued(prompt);
         let accepted = self.client.prompt(&self.session, &request).await?;
         self.own_run = Some(accepted.run_id);
         if accepted.queued {
             self.queued.insert(accepted.message_id);
             let position = accepted.position.unwrap_or_default();
-            return self.remark(&format!("queued at position {position}"));
+            return self.remark(&format!("queued at position {position}: {text}"));
         }
         if is_on_screen {
             self.typed_messages.insert(accepted.message_id);
         }
-        // It runs, though its records are still on their way here. Ctrl-C is counted anew.
-        self.interrupted_at = None;
+        // It runs, though its records are still on their way here. Ctrl-C is counted from zero.
+        self.last_ctrl_c = CtrlC::None;
         self.open_runs.extend(self.own_run.clone());
         self.last_end = None;
         Ok(())
@@ -192,6 +206,9 @@ impl<'a> Talk<'a> {
         let mut records = self.client.records_from(&self.session, self.after);
         records.connect().await?;
         self.history = self.client.session(&self.session).await?.summary.last_seq;
+        if self.until == Until::Left {
+            self.keys.begin();
+        }
         self.hint()?;
         if !self.awaits_agent
             && let Some(prompt) = self.first_prompt.take()
@@ -249,7 +266,7 @@ impl<'a> Talk<'a> {
                 // The end of the input: what was asked is still answered when it is a script's.
                 Event::Typed(None) if self.keys.are_typed() => return self.leave(),
                 Event::Typed(None) => (typed, ended) = (None, true),
-                Event::KeysDue => self.arm()?,
+                Event::KeysDue => self.arm().await?,
                 Event::CtrlC => {
                     if self.ctrl_c().await? {
                         return self.leave();
@@ -273,7 +290,7 @@ impl<'a> Talk<'a> {
             if typed.is_some_and(|typed| !typed.is_empty()) {
                 return Ok(());
             }
-            let draft = String::from_utf8_lossy(&self.line).into_owned();
+            let draft = self.lines.draft();
             self.screen.prompt(self.ui, &draft)?;
         }
         Ok(())
@@ -310,7 +327,6 @@ impl<'a> Talk<'a> {
         }
         let Some(question) = self.questions.pop_front() else { return Ok(()) };
         let mut asking = Asking::new(question);
-        self.keys.single(true);
         self.keys.settle();
         if !self.ui.json {
             asking.draw(&mut self.screen, self.ui)?;
@@ -320,10 +336,11 @@ impl<'a> Talk<'a> {
     }
 
     /// The question was there long enough to be read. What was typed until now does not count.
-    fn arm(&mut self) -> Result<()> {
-        self.keys.discard();
+    async fn arm(&mut self) -> Result<()> {
         let Some(asking) = &mut self.asking else { return Ok(()) };
-        asking.arm();
+        if let Some(meaning) = asking.arm() {
+            return self.request_key(meaning).await;
+        }
         let keys = asking.keys(&self.ui.call);
         self.remark(&keys)
     }
@@ -338,11 +355,21 @@ impl<'a> Talk<'a> {
 
     /// Stops the turn; true if it is the second time.
     async fn ctrl_c(&mut self) -> Result<bool> {
-        let twice = self.interrupted_at.is_some_and(|at| at.elapsed() < TWICE_WITHIN);
-        if twice || self.open_runs.is_empty() {
+        if self.open_runs.is_empty() {
+            let is_prompt = self.until == Until::Left && self.keys.are_typed();
+            if !is_prompt || self.awaits_agent || self.last_ctrl_c == CtrlC::Cleared {
+                return Ok(true);
+            }
+            self.last_ctrl_c = CtrlC::Cleared;
+            let is_empty = self.lines.take().is_empty();
+            let text =
+                if is_empty { "Ctrl-C again leaves" } else { "cleared; Ctrl-C again leaves" };
+            self.remark(text)?;
+            return Ok(false);
+        }
+        if std::mem::replace(&mut self.last_ctrl_c, CtrlC::Stopped) == CtrlC::Stopped {
             return Ok(true);
         }
-        self.interrupted_at = Some(Instant::now());
         self.remark("stopping the turn; Ctrl-C again leaves, and the agent stays")?;
         self.ui.flush()?;
         let done = self.act(Slash::Cancel).await;
@@ -351,7 +378,6 @@ impl<'a> Talk<'a> {
     }
 
     fn leave(&mut self) -> Result<Exit> {
-        self.keys.single(false);
         let (call, session) = (&self.ui.call, &self.session);
         let text = format!("The agent stays. Come back with: {call} attach {session}");
         if self.until == Until::TurnEnds {

@@ -1,9 +1,12 @@
 //! What the session's records mean for the conversation: what is shown, asked, and how it ends.
 
+use piton_api::record::FlatRecord;
+use piton_core::event::Event;
 use piton_core::id::WaitId;
-use serde_json::Value;
+use piton_core::reason::Reason;
+use piton_core::spool::Channel;
 
-use super::{LOOK_EVERY, Rejecting, Talk, Until};
+use super::{CtrlC, LOOK_EVERY, Rejecting, Talk, Until};
 use crate::commands::chat::outcome::Outcome;
 use crate::commands::chat::screen::{Question, question};
 use crate::error::{Exit, Result};
@@ -14,9 +17,9 @@ const OPEN_TRIES: u32 = 10;
 
 impl Talk<'_> {
     /// Shows a record; says how it ends if that was the last one.
-    pub(super) async fn record(&mut self, record: &Value) -> Result<Option<Exit>> {
-        self.after = record["seq"].as_u64().unwrap_or(self.after).max(self.after);
-        let kind = record["kind"].as_str().unwrap_or_default();
+    pub(super) async fn record(&mut self, record: &FlatRecord) -> Result<Option<Exit>> {
+        self.after = record.seq().max(self.after);
+        let kind = record.kind();
         if let Some(collected) = &mut self.collected {
             if kind == "message.delta" && is_answer(record) {
                 collected.push_str(record["text"].as_str().unwrap_or_default());
@@ -42,8 +45,11 @@ impl Talk<'_> {
         if self.after >= self.history && !self.ui.json {
             self.screen.go_live(self.ui)?;
         }
-        self.follow_run(kind, record);
-        self.queue_changed(record)?;
+        // A record that cannot be read changes nothing.
+        if let Ok(event) = record.event() {
+            self.follow_run(&event, record);
+            self.queue_changed(&event)?;
+        }
         if let Some(question) = question {
             if self.after < self.history && !self.ui.json {
                 let title = format!("? {}", question.request.title);
@@ -54,7 +60,9 @@ impl Talk<'_> {
         let runs = !self.open_runs.is_empty();
         if !runs {
             // A second Ctrl-C leaves in the same turn only.
-            self.interrupted_at = None;
+            if self.last_ctrl_c == CtrlC::Stopped {
+                self.last_ctrl_c = CtrlC::None;
+            }
         }
         if matches!(kind, "run.resumed" | "wait.cancelled") || !runs {
             let is_over =
@@ -62,10 +70,14 @@ impl Talk<'_> {
             self.questions.retain(|question| !is_over(question));
             let is_rejected =
                 |rejecting: &mut Rejecting| !runs || record["wait_id"] == rejecting.wait.as_str();
-            self.rejecting.take_if(is_rejected);
+            if let Some(rejecting) = self.rejecting.take_if(is_rejected) {
+                // The reason that was being typed is not lost.
+                let reason = self.lines.take();
+                self.lines.put_back(reason);
+                self.lines.put_back(rejecting.draft);
+            }
             if self.asking.as_ref().is_some_and(|asking| is_over(&asking.question)) {
                 self.asking = None;
-                self.keys.single(false);
             }
         }
         self.ask_next()?;
@@ -74,7 +86,7 @@ impl Talk<'_> {
 
     /// What a record asks, unless it is answered already: a permission rule answers in the batch of the
     /// request, and another client may have been faster.
-    async fn open_question(&self, record: &Value) -> Option<Question> {
+    async fn open_question(&self, record: &FlatRecord) -> Option<Question> {
         let question = question(record)?;
         // Answers to what was asked long ago stand in the records that follow.
         if self.after < self.history && self.until == Until::Left {
@@ -92,22 +104,26 @@ impl Talk<'_> {
     }
 
     /// Which runs are open, and how the latest ended.
-    fn follow_run(&mut self, kind: &str, record: &Value) {
+    fn follow_run(&mut self, event: &Event, record: &FlatRecord) {
         let run = record["run_id"].as_str();
-        match kind {
-            "run.started" | "run.resumed" | "run.reattached" => {
+        match event {
+            Event::RunStarted(_) | Event::RunResumed(_) | Event::RunReattached(_) => {
                 self.open_runs.extend(run.map(str::to_owned));
                 self.last_end = None;
             }
-            "run.completed" | "run.failed" | "run.cancelled" | "run.interrupted" | "run.paused" => {
+            Event::RunCompleted(_)
+            | Event::RunFailed(_)
+            | Event::RunCancelled(_)
+            | Event::RunInterrupted(_)
+            | Event::RunPaused(_) => {
                 self.open_runs.remove(run.unwrap_or_default());
                 self.last_end = Outcome::of(record, run).map(|outcome| (outcome, record.clone()));
             }
-            "agent.error" | "executor.error" => {
+            Event::AgentError(_) | Event::ExecutorError(_) => {
                 self.last_end = Some((Outcome::Failed, record.clone()));
             }
-            "run.dismissed" => self.last_end = None,
-            "session.closed" => self.open_runs.clear(),
+            Event::RunDismissed(_) => self.last_end = None,
+            Event::SessionClosed(_) => self.open_runs.clear(),
             _ => {}
         }
     }
@@ -123,20 +139,19 @@ impl Talk<'_> {
     }
 
     /// What a record means for the prompts that were queued from here.
-    fn queue_changed(&mut self, record: &Value) -> Result<()> {
-        let message = record["message_id"].as_str().unwrap_or_default();
-        match record["kind"].as_str().unwrap_or_default() {
+    fn queue_changed(&mut self, event: &Event) -> Result<()> {
+        match event {
             // Its run begins with the next record.
-            "message.user" if self.queued.remove(message) => {
-                self.open_runs.extend(record["run_id"].as_str().map(str::to_owned));
+            Event::MessageUser(said) if self.queued.remove(said.message_id.as_str()) => {
+                self.open_runs.extend(said.run_id.as_ref().map(ToString::to_string));
             }
-            "prompt.removed" => {
-                self.queued.remove(message);
+            Event::PromptRemoved(removed) => {
+                self.queued.remove(removed.message_id.as_str());
             }
-            "queue.released" | "run.resumed" => self.is_held = false,
-            "run.failed" | "run.interrupted" => self.hold_queue()?,
-            "run.cancelled" => match record["reason"].as_str() {
-                Some("superseded" | "permission_rejected") => {}
+            Event::QueueReleased(_) | Event::RunResumed(_) => self.is_held = false,
+            Event::RunFailed(_) | Event::RunInterrupted(_) => self.hold_queue()?,
+            Event::RunCancelled(cancelled) => match cancelled.reason {
+                Some(Reason::Superseded | Reason::PermissionRejected) => {}
                 _ => self.hold_queue()?,
             },
             _ => {}
@@ -159,11 +174,11 @@ impl Talk<'_> {
     }
 
     /// Tells a script how its run ended, if this record ends it.
-    fn ended(&mut self, record: &Value) -> Result<Option<Exit>> {
+    fn ended(&mut self, record: &FlatRecord) -> Result<Option<Exit>> {
         let run = self.own_run.as_deref();
         let outcome = match Outcome::of(record, run) {
             None => return Ok(None),
-            Some(Outcome::Cancelled) if self.interrupted_at.is_some() => Outcome::Stopped,
+            Some(Outcome::Cancelled) if self.last_ctrl_c == CtrlC::Stopped => Outcome::Stopped,
             Some(outcome) => outcome,
         };
         self.screen.end_line(self.ui)?;
@@ -181,19 +196,20 @@ impl Talk<'_> {
     }
 
     /// Whether it was typed here, and is seen as it was typed. Asked once for each record.
-    fn take_on_screen(&mut self, record: &Value) -> bool {
-        let message = record["message_id"].as_str().unwrap_or_default();
-        if record["kind"] == "prompt.queued" && self.queued.contains(message) {
-            return true;
+    fn take_on_screen(&mut self, record: &FlatRecord) -> bool {
+        match record.event() {
+            Ok(Event::PromptQueued(queued)) => self.queued.contains(queued.message_id.as_str()),
+            Ok(Event::MessageUser(said)) => self.typed_messages.remove(said.message_id.as_str()),
+            _ => false,
         }
-        record["kind"] == "message.user" && self.typed_messages.remove(message)
     }
 }
 
 /// What the agent says, and not what it thinks on the way.
-fn is_answer(record: &Value) -> bool {
-    match record["kind"].as_str() {
-        Some("message.delta") => record["channel"] != "thought",
-        kind => kind == Some("message.completed"),
+fn is_answer(record: &FlatRecord) -> bool {
+    match record.event() {
+        Ok(Event::MessageDelta(delta)) => delta.channel == Channel::Answer,
+        Ok(Event::MessageCompleted(_)) => true,
+        _ => false,
     }
 }

@@ -5,9 +5,9 @@ use piton_api::wait::AnswerRequest;
 use piton_core::id::WaitId;
 use serde_json::json;
 
-use super::{Rejecting, Talk};
-use crate::commands::chat::asking::Pressed;
-use crate::commands::chat::input::Typed;
+use super::{CtrlC, Rejecting, Talk};
+use crate::commands::chat::asking::{Meaning, Pressed};
+use crate::commands::chat::input::{Typed, Typing};
 use crate::commands::chat::slash::{Choosing, Slash};
 use crate::error::Result;
 use crate::terminal::commands;
@@ -17,55 +17,63 @@ use crate::ui::Tone;
 impl Talk<'_> {
     /// Takes what was typed; true if that means to leave.
     pub(super) async fn typed(&mut self, typed: &Typed) -> Result<bool> {
-        let mut bytes = typed.bytes.as_slice();
+        let mut bytes = typed.bytes.clone();
         if let Some(asking) = &mut self.asking {
             match asking.press(typed) {
-                Pressed::Line => {}
+                Pressed::Line { before, is_first } => {
+                    bytes.splice(0..0, before);
+                    if is_first {
+                        let text = "what you type goes to the prompt; Tab gives the keys back to the request";
+                        self.remark(text)?;
+                    }
+                }
                 Pressed::Nothing => return Ok(false),
                 Pressed::More => {
                     asking.draw(&mut self.screen, self.ui)?;
                     return Ok(false);
                 }
-                Pressed::Other => {
-                    let keys = asking.keys(&self.ui.call);
-                    return self.remark(&keys).map(|()| false);
-                }
-                Pressed::RejectAndSay => {
-                    let wait: WaitId = asking.question.wait_id.parse()?;
-                    let option_id = asking.question.rejection().unwrap_or_default().to_owned();
-                    let draft = std::mem::take(&mut self.line);
-                    self.rejecting = Some(Rejecting { wait, option_id, draft });
-                    self.asking = None;
-                    self.keys.single(false);
-                    return self.remark("say why, and press Enter").map(|()| false);
-                }
-                Pressed::Option { at, rest } => {
-                    // What was typed behind the key is not meant for the question.
-                    bytes = rest;
-                    let question = &asking.question;
-                    let wait: WaitId = question.wait_id.parse()?;
-                    let answer = json!({"option_id": question.options[at].0});
-                    let answer = AnswerRequest { answer, message: None };
-                    self.asking = None;
-                    self.keys.single(false);
-                    let answered = self.client.answer(&wait, &answer).await;
-                    self.show_refusal(answered.map(drop).map_err(Into::into))?;
-                    self.ask_next()?;
-                }
+                Pressed::Meant(meaning) => return self.request_key(meaning).await.map(|()| false),
             }
         }
-        self.line.extend_from_slice(bytes);
-        while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = self.line.drain(..=end).collect();
-            let line = String::from_utf8_lossy(&line).trim().to_owned();
+        if self.last_ctrl_c == CtrlC::Cleared {
+            self.last_ctrl_c = CtrlC::None;
+        }
+        let typing = if self.keys.are_typed() {
+            self.lines.push_keys(&bytes)
+        } else {
+            self.lines.push_script(&bytes)
+        };
+        for one in typing {
+            let line = match one {
+                Typing::Echo(text) => {
+                    // Beside a request and while an answer streams it is shown with the next prompt.
+                    if self.screen.has_prompt() {
+                        self.ui.text(&text)?;
+                    }
+                    continue;
+                }
+                Typing::Erase(columns) => {
+                    if self.screen.has_prompt() {
+                        self.ui.raw("\x08 \x08".repeat(columns).as_bytes())?;
+                    }
+                    continue;
+                }
+                Typing::LeftOut(bytes) => {
+                    self.remark(&format!(
+                        "the paste was too long: its last {bytes} bytes are left out"
+                    ))?;
+                    continue;
+                }
+                Typing::End => return Ok(true),
+                Typing::Line(line) => line,
+            };
             let at_prompt = self.screen.entered();
-            if let Some(Rejecting { wait, option_id, mut draft }) = self.rejecting.take() {
+            if let Some(Rejecting { wait, option_id, draft }) = self.rejecting.take() {
                 let message = Some(line).filter(|line| !line.is_empty());
                 let answer = AnswerRequest { answer: json!({"option_id": option_id}), message };
                 let answered = self.client.answer(&wait, &answer).await;
                 self.show_refusal(answered.map(drop).map_err(Into::into))?;
-                draft.append(&mut self.line);
-                self.line = draft;
+                self.lines.put_back(draft);
                 self.ask_next()?;
                 continue;
             }
@@ -87,6 +95,29 @@ impl Talk<'_> {
             self.show_refusal(done)?;
         }
         Ok(false)
+    }
+
+    /// Answers the question that is on the screen.
+    pub(super) async fn request_key(&mut self, meaning: Meaning) -> Result<()> {
+        let Some(asking) = self.asking.take() else { return Ok(()) };
+        let question = asking.question;
+        let wait: WaitId = question.wait_id.parse()?;
+        match meaning {
+            Meaning::RejectAndSay => {
+                let option_id = question.rejection().unwrap_or_default().to_owned();
+                let draft = self.lines.take();
+                self.rejecting = Some(Rejecting { wait, option_id, draft });
+                self.remark("say why, and press Enter")?;
+                self.screen.prompt(self.ui, "")
+            }
+            Meaning::Option(at) => {
+                let answer = json!({"option_id": question.options[at].0});
+                let answer = AnswerRequest { answer, message: None };
+                let answered = self.client.answer(&wait, &answer).await;
+                self.show_refusal(answered.map(drop).map_err(Into::into))?;
+                self.ask_next()
+            }
+        }
     }
 
     /// What is wrong with a line that looks like a command and is none; it goes to no agent.

@@ -1,0 +1,183 @@
+//! Permission requests in the drawn client: what is typed over them, who answers them, and what else is
+//! on the screen meanwhile.
+
+use std::path::PathBuf;
+
+use crate::server::drawn::{chat, drawn, let_keys_count};
+use crate::server::pty::{Home, Terminal};
+
+/// A chat with a config file of its own, at a request that runs a command.
+fn asked(home: &Home, command: &str) -> (Terminal, PathBuf) {
+    let file = home.folder.path().join("config.toml");
+    std::fs::write(&file, "[chat]\nagent = \"echo\"\n").unwrap();
+    let mut process = drawn(home.piton(&["chat"]));
+    process.env("PITON_CONFIG", &file);
+    let mut chat = Terminal::run_sized(process, 30, 80);
+    chat.sees("a prompt", |screen| {
+        screen.contains("Ask for something") && !screen.contains("starting")
+    });
+    chat.type_in(&format!("ask-run {command}\r"));
+    chat.sees_text("│ Run this command?");
+    let_keys_count();
+    (chat, file)
+}
+
+/// Prose has the letters that answer, and writes no rule, chooses no option and rejects nothing.
+#[test]
+fn prose_over_a_request_answers_nothing() {
+    let home = Home::new();
+    let (mut chat, file) = asked(&home, "rm -rf build");
+    let before = std::fs::read_to_string(&file).unwrap();
+    chat.type_in("an error");
+    chat.sees_text("> an error");
+    // As someone types who looks for each key.
+    for key in [" ", "1", "m", "r", "r"] {
+        let_keys_count();
+        chat.type_in(key);
+    }
+    chat.sees_text("> an error 1mrr");
+    chat.type_in("\r1 more\rmake it blue\r");
+    chat.sees("all of it in the queue", |screen| {
+        ["an error 1mrr", "1 more", "make it blue"]
+            .iter()
+            .all(|line| screen.contains(&format!("queued {line}")))
+    });
+    assert!(chat.screen().contains("│ Run this command?"), "{}", chat.screen());
+    // A rule that is shown is written by Ctrl-S alone.
+    chat.type_in("\t");
+    let_keys_count();
+    chat.type_in("r");
+    chat.sees_text("ctrl-s adds the rule");
+    chat.type_in("x");
+    chat.sees_text("> x");
+    chat.type_in("\x13");
+    let_keys_count();
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
+    // The request has the keys again, and the draft stays.
+    chat.type_in("\t");
+    let_keys_count();
+    chat.type_in("1");
+    chat.sees("the answer", |screen| screen.contains("→ ") && !screen.contains("│ Run this"));
+    chat.sees_text("> x");
+    // The queue goes on behind the turn; the second Ctrl-C leaves whatever runs.
+    chat.sees("the queue's end", |screen| {
+        !screen.contains("queued ") && screen.contains("enter send")
+    });
+    chat.type_in("\x03\x03");
+    assert!(chat.ends().0);
+}
+
+/// Both press their key: one answer counts, and both go on.
+#[test]
+fn two_terminals_answer_one_request() {
+    let home = Home::new();
+    let mut one = chat(&home, 24, 80);
+    let mut two = Terminal::run_sized(drawn(home.piton(&["attach"])), 24, 80);
+    two.sees_text("Ask for something");
+    one.type_in("ask-run echo once\r");
+    one.sees_text("│ Run this command?");
+    two.sees_text("│ Run this command?");
+    let_keys_count();
+    one.type_in("1");
+    two.type_in("1");
+    for terminal in [&mut one, &mut two] {
+        terminal.sees("the end of the turn", |screen| {
+            screen.contains("Ask for something") && !screen.contains("│ Run this")
+        });
+        assert_eq!(terminal.scrollback().matches("→ ").count(), 1, "{}", terminal.screen());
+    }
+    // A reason that is being typed when another terminal answers is not lost.
+    one.type_in("ask-run echo twice\r");
+    one.sees_text("│ Run this command?");
+    two.sees_text("│ Run this command?");
+    let_keys_count();
+    one.type_in("m");
+    one.sees_text("say why you reject it");
+    one.type_in("because of the build");
+    one.sees_text("why? because of the build");
+    two.type_in("1");
+    one.sees("the reason in the prompt", |screen| {
+        screen.contains("answered elsewhere") && screen.contains("> because of the build")
+    });
+    one.type_in("\x04\x03\x03");
+    two.type_in("\x04");
+    assert!(one.ends().0 && two.ends().0);
+}
+
+/// The transcript opens beside a request, and says when one arrives; its keys answer nothing.
+#[test]
+fn a_request_and_the_transcript_are_on_the_screen_in_turn() {
+    let home = Home::new();
+    let (mut chat, _) = asked(&home, "echo one");
+    chat.type_in("\x14");
+    chat.sees("the transcript", |screen| {
+        screen.starts_with("Transcript  A request waits: q goes to it")
+    });
+    chat.type_in("1mrq1");
+    chat.sees("the request, and what was typed at once", |screen| {
+        screen.contains("│ Run this command?") && screen.contains("> 1")
+    });
+    chat.type_in("\x7f\t");
+    let_keys_count();
+    chat.type_in("1");
+    chat.sees("the answer", |screen| screen.contains("Ask for something"));
+    chat.type_in("ask-run echo two\r\x14");
+    chat.sees("a request that arrives", |screen| {
+        screen.starts_with("Transcript  A request waits: q goes to it")
+    });
+    chat.type_in("q");
+    chat.sees_text("│ Run this command?");
+    let_keys_count();
+    chat.type_in("1");
+    chat.sees("the answer", |screen| screen.contains("Ask for something"));
+    chat.type_in("\x04");
+    assert!(chat.ends().0);
+}
+
+/// Ctrl-C clears, then leaves, and says so; what it took away comes back.
+#[test]
+fn nothing_that_was_typed_is_lost() {
+    let home = Home::new();
+    let mut chat = chat(&home, 24, 80);
+    let line = format!("say {}\r", "x".repeat(95));
+    chat.type_in(&format!("\x1b[200~{}\x1b[201~", line.repeat(1_000)));
+    chat.sees_text("[Pasted 1000 lines");
+    chat.type_in("\x03");
+    chat.sees_text("Cleared; ↑ brings it back");
+    chat.type_in("\x1b[A");
+    chat.sees("the paste", |screen| screen.contains("xxxxx"));
+    chat.type_in("\x03");
+    // A queued prompt that is being edited when it is delivered.
+    chat.type_in("wait 2500\r");
+    chat.sees_text("esc interrupts");
+    chat.type_in("say queued\r");
+    chat.sees_text("queued say queued");
+    chat.type_in("\x1b[1;3A");
+    chat.sees_text("queued> say queued");
+    chat.type_in(" and edited");
+    chat.sees("its answer", |screen| screen.contains("\n  queued\n"));
+    chat.type_in("\r");
+    chat.sees("the edit in the prompt", |screen| {
+        screen.contains("There is no queued prompt") && screen.contains("\n> say queued and edited")
+    });
+    chat.type_in("\x03");
+    chat.sees_text("Cleared");
+    // At an empty prompt the first Ctrl-C says what the second does.
+    chat.type_in("y\x7f\x03");
+    chat.sees_text("Ctrl-C again leaves.");
+    chat.type_in("\x03");
+    assert!(chat.ends().0);
+}
+
+/// An image is named by its path, as a terminal pastes a file that is dragged in.
+#[test]
+fn a_dragged_image_goes_with_the_prompt() {
+    let home = Home::new();
+    let file = home.folder.path().join("my shot.png");
+    std::fs::write(&file, b"\x89PNG\r\n\x1a\nrest").unwrap();
+    let mut chat = chat(&home, 24, 120);
+    chat.type_in(&format!("say look \x1b[200~'{}'\x1b[201~\r", file.display()));
+    chat.sees_text("[image image/png");
+    chat.type_in("\x04");
+    assert!(chat.ends().0);
+}
