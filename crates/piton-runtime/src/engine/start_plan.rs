@@ -137,10 +137,12 @@ impl LaunchConfigs for StartPlans {
 }
 
 /// After a rewind an agent that starts fresh is given the history, whatever its profile says: its own
-/// conversation has what was left behind.
+/// conversation has what was left behind. So is one that was started fresh and has not heard it yet: an
+/// undone rewind that is there again has that agent's conversation again, too.
 pub(super) fn with_rewind(abilities: Abilities, state: &State) -> Abilities {
-    let has_id = state.facts.agent.as_ref().is_some_and(|agent| agent.session_id.is_some());
-    let is_rewound = state.turns.lineages.current() > 1 && !has_id;
+    let agent = state.facts.agent.as_ref();
+    let has_heard = agent.is_some_and(|agent| agent.session_id.is_some() && !agent.lacks_history);
+    let is_rewound = state.turns.lineages.current() > 1 && !has_heard;
     Abilities { history: abilities.history || is_rewound, ..abilities }
 }
 
