@@ -313,6 +313,25 @@ fn no_content_is_readable_without_the_key() {
     assert!(matches!(repository.load(taken.id), Err(Error::ObjectDamaged { .. })));
 }
 
+/// Wants to show: opened with another key or with none, and without its index, a repository keeps what
+/// it has, also when something is added.
+#[test]
+fn another_key_cuts_nothing_off() {
+    let world = World::new();
+    world.write("a", "1");
+    let taken = world.take();
+    for key in [Some(SnapshotKey::derive(b"another secret")), None] {
+        fs::remove_file(world.repository.join("pack.index")).unwrap();
+        let mut repository = Repository::open(&world.repository, key, world.limits).unwrap();
+        repository.take(&world.workspace, &BTreeSet::new()).unwrap();
+        assert!(!repository.is_whole(taken.id));
+        drop(repository);
+        let _ = fs::remove_file(world.repository.join("pack.index"));
+        assert!(world.open().is_whole(taken.id));
+        world.restore(taken.id).unwrap();
+    }
+}
+
 #[test]
 fn every_flipped_byte_of_the_pack_is_noticed() {
     let world = World::new();
