@@ -364,8 +364,8 @@ impl Scheduler {
             let state = self.log.folded.graph.node(&path).and_then(|node| node.safe_point.as_ref());
             let lost = self.lost_writes.get(&path);
             let redacted = state.is_some_and(|state| state.redacted).then_some(&node.writes);
-            let unkept = state.into_iter().flat_map(|state| &state.excluded_keys);
-            for key in unkept.chain(redacted.into_iter().flatten()) {
+            let not_kept = state.into_iter().flat_map(|state| &state.excluded_keys);
+            for key in not_kept.chain(redacted.into_iter().flatten()) {
                 let known = lost.and_then(|lost| lost.get(key)).cloned();
                 let set = self.memory.get(&within(scope, key)).map(|value| (**value).clone());
                 writes.extend(known.or(set).map(|value| (key.clone(), value)));
