@@ -11,10 +11,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The tokens and links that are good. */
+        /** Lists the valid access tokens and sign-in links. */
         get: operations["list_access"];
         put?: never;
-        /** Makes a token for the API. */
+        /** Creates an access token for the API. */
         post: operations["create_access"];
         delete?: never;
         options?: never;
@@ -32,7 +32,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Takes a token back. */
+        /** Revokes an access token. */
         delete: operations["revoke"];
         options?: never;
         head?: never;
@@ -46,7 +46,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The agents that sessions can have. */
+        /** Lists the agents that sessions can use. */
         get: operations["agents"];
         put?: never;
         post?: never;
@@ -63,7 +63,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The conversations that an agent has. An agent of that profile must run; it is asked. */
+        /** Lists the conversations that an agent keeps. Requires a running agent of that profile. */
         get: operations["list_agent_sessions"];
         put?: never;
         post?: never;
@@ -83,7 +83,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Has an agent delete a conversation. Refused while a session that is not closed has it. */
+        /** Asks an agent to delete a conversation. Refused while an open session uses it. */
         delete: operations["delete_agent_session"];
         options?: never;
         head?: never;
@@ -99,7 +99,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Has an agent close a conversation. Refused while a session that is not closed has it. */
+        /** Asks an agent to close a conversation. Refused while an open session uses it. */
         post: operations["close_agent_session"];
         delete?: never;
         options?: never;
@@ -115,8 +115,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * A page of what no session's log tells of: who was let in and by whom, what was done, what was
-         *     refused, which sessions left. Digests, and what was answered, are left out.
+         * Reads the audit log: access tokens, actions, refusals, deleted and archived sessions. Digests and
+         *     kept responses are left out.
          */
         get: operations["audit"];
         put?: never;
@@ -135,8 +135,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Looks at what the server stands on: data folder, store, key, agents, and what could end agents that
-         *     are at work. Changes nothing.
+         * Checks the installation: data folder, store, key, agents, and what could end running agents.
+         *     Changes nothing.
          */
         get: operations["examine"];
         put?: never;
@@ -160,7 +160,7 @@ export interface paths {
          *     an `index` event for each of them (the last active 1,000; `truncated` says that there are more);
          *     then a `task` event for each of the newest 1,000 tasks; then `index` for whatever changes, `gone`
          *     for a session that is deleted, `task.updated`, `task.state_changed` and `task.deleted` for tasks.
-         *     There is nothing to go on from: a new connection, and a reader that falls behind, gets a `listing`
+         *     The stream cannot be continued: a new connection, and a reader that falls behind, gets a `listing`
          *     again.
          */
         get: operations["index_events"];
@@ -222,7 +222,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Makes a link that signs a browser in once, within ten minutes. */
+        /** Creates a link that signs a browser in once, within ten minutes. */
         post: operations["link"];
         delete?: never;
         options?: never;
@@ -257,8 +257,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Reads the server's settings again. Those that need a restart are named; if one is invalid, all stay as
-         *     they were.
+         * Reloads the server's settings. The response names those that need a restart; if one is invalid, no
+         *     setting changes.
          */
         post: operations["reload"];
         delete?: never;
@@ -276,7 +276,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Answers with a token; for holders without a login. */
+        /** Answers a wait with its resume token; for parties without an access token. */
         post: operations["answer_with_token"];
         delete?: never;
         options?: never;
@@ -291,10 +291,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** A page of sessions, last active first. */
+        /** Lists sessions, last active first. */
         get: operations["list_sessions"];
         put?: never;
-        /** Makes a session, in a task or alone, and starts its agent. */
+        /** Creates a session, in a task or alone, and starts its agent. */
         post: operations["create_session"];
         delete?: never;
         options?: never;
@@ -309,11 +309,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Where a session stands. */
+        /** Returns the status of a session. */
         get: operations["show_session"];
         put?: never;
         post?: never;
-        /** Deletes a session's log. What is still at work in it keeps it, unless it is forced. */
+        /** Deletes a session's log. Refused while something runs in the session, unless forced. */
         delete: operations["delete"];
         options?: never;
         head?: never;
@@ -331,8 +331,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Gives an executor up that does not respond: its run is interrupted, and another agent may be
-         *     started. Should the executor return, its agent is ended.
+         * Abandons an executor that does not respond: interrupts its run, so that another agent can be
+         *     started. If the executor returns, its agent is ended.
          */
         post: operations["abandon_executor"];
         delete?: never;
@@ -353,7 +353,7 @@ export interface paths {
          *     commands, plan, usage and cost.
          */
         get: operations["show_agent"];
-        /** Gives a session an agent whose log names none: one that another program began. */
+        /** Assigns an agent to a session that has none: a log that another program began. */
         put: operations["assign_agent"];
         /**
          * Chooses how the session's agent works: a mode, a model, config options.
@@ -377,8 +377,42 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Moves a closed session into a bundle on the server, and out of the store. */
+        /** Archives a closed session: moves it from the store into a bundle on the server. */
         post: operations["archive_session"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions/{session_id}/artifacts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The files that the nodes of a graph left. */
+        get: operations["list_artifacts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions/{session_id}/artifacts/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A file that a node left, byte for byte. */
+        get: operations["read_artifact"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -414,7 +448,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Ends the run. */
+        /** Cancels the run. */
         post: operations["cancel"];
         delete?: never;
         options?: never;
@@ -465,7 +499,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Prunes old checkpoints. What a lineage, a wait or a resume begins with stays. */
+        /** Prunes old checkpoints. Checkpoints that a lineage, a wait or a resume needs are kept. */
         post: operations["prune_checkpoints"];
         delete?: never;
         options?: never;
@@ -484,7 +518,7 @@ export interface paths {
         get: operations["inspect_checkpoint"];
         put?: never;
         post?: never;
-        /** Deletes a checkpoint. One that a lineage, a wait or a resume begins with is refused. */
+        /** Deletes a checkpoint. Refused for one that a lineage, a wait or a resume needs. */
         delete: operations["delete_checkpoint"];
         options?: never;
         head?: never;
@@ -534,7 +568,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Leaves an interrupted run as it is. */
+        /** Marks an interrupted run as handled, without resuming it. */
         post: operations["dismiss"];
         delete?: never;
         options?: never;
@@ -572,7 +606,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What is in a folder of the workspace. */
+        /** Lists a folder of the workspace. */
         get: operations["list_files"];
         put?: never;
         post?: never;
@@ -631,7 +665,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How the session's branch stands to the branch that it began at. */
+        /** Compares the session's branch with its base branch. */
         get: operations["git_branch"];
         put?: never;
         post?: never;
@@ -668,7 +702,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How it has changed, as a patch. */
+        /** Returns the changes in the workspace as a patch. */
         get: operations["git_diff"];
         put?: never;
         post?: never;
@@ -685,7 +719,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The last commits. */
+        /** Lists the latest commits. */
         get: operations["git_log"];
         put?: never;
         post?: never;
@@ -742,7 +776,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What git says has changed in the workspace. */
+        /** Returns the git status of the workspace. */
         get: operations["git_status"];
         put?: never;
         post?: never;
@@ -759,7 +793,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The graph that a session runs: its nodes and edges, and how far each came. */
+        /** Returns the graph that a session runs: its nodes and edges with their progress. */
         get: operations["show_graph"];
         put?: never;
         post?: never;
@@ -892,7 +926,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Has the prompts delivered that an interruption, a failure or a cancellation held. */
+        /** Delivers the prompts that an interruption, a failure or a cancellation held. */
         post: operations["release_queue"];
         delete?: never;
         options?: never;
@@ -911,7 +945,7 @@ export interface paths {
         get: operations["show_queued_prompt"];
         put?: never;
         post?: never;
-        /** Takes a queued prompt out: it is not delivered. */
+        /** Removes a queued prompt: it is not delivered. */
         delete: operations["remove_queued_prompt"];
         options?: never;
         head?: never;
@@ -945,7 +979,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Takes contents out of a session's log for good, also of a closed session. */
+        /** Redacts contents of a session's log irreversibly, also of a closed session. */
         post: operations["redact_session"];
         delete?: never;
         options?: never;
@@ -983,7 +1017,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Goes back to a checkpoint: files, conversation, or both.
+         * Rewinds files, conversation, or both to a checkpoint.
          * @description A safety snapshot of the files is taken first. Refused with `workspace_conflict` if files changed that
          *     the session did not change, and with `run_in_progress` while a run is open. What was said after the
          *     checkpoint stays in the log, as a lineage that was left behind; the agent gets a fresh start with the
@@ -1062,7 +1096,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Starts the session's agent if it does not run; what was interrupted stays so. */
+        /** Starts the session's agent if it does not run; an interrupted run stays interrupted. */
         post: operations["start"];
         delete?: never;
         options?: never;
@@ -1077,7 +1111,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** A session's status, under its older name. */
+        /** Returns the status of a session; the same as `GET /sessions/{session_id}`. */
         get: operations["show_status"];
         put?: never;
         post?: never;
@@ -1133,7 +1167,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Makes a token with which the interrupted run can be resumed. */
+        /** Creates a resume token for the interrupted run. */
         post: operations["mint"];
         delete?: never;
         options?: never;
@@ -1167,7 +1201,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Undoes the last rewind, if no turn has begun since. Undone again, the rewind is there again. */
+        /** Undoes the last rewind, if no turn has begun since. A second undo restores the rewind. */
         post: operations["undo_rewind"];
         delete?: never;
         options?: never;
@@ -1204,7 +1238,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Makes a worktree again that was removed, from its branch; one that is there stays as it is. */
+        /** Recreates a removed worktree from its branch; an existing one stays as it is. */
         post: operations["repair"];
         /**
          * Removes a session's worktree; its branch, too, if everything on it is elsewhere. Refused if
@@ -1225,7 +1259,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Exchanges what a link carried for a token. Works once. */
+        /** Exchanges the secret of a sign-in link for an access token, once. */
         post: operations["sign_in"];
         delete?: never;
         options?: never;
@@ -1243,7 +1277,7 @@ export interface paths {
         /** A page of tasks, newest first. */
         get: operations["list_tasks"];
         put?: never;
-        /** Makes a task. */
+        /** Creates a task. */
         post: operations["create_task"];
         delete?: never;
         options?: never;
@@ -1262,12 +1296,12 @@ export interface paths {
         get: operations["show_task"];
         put?: never;
         post?: never;
-        /** Deletes a task. Its sessions stay; while some are not closed the task is kept, unless it is forced. */
+        /** Deletes a task. Its sessions stay. Refused while a session is open, unless forced. */
         delete: operations["delete_task"];
         options?: never;
         head?: never;
         /**
-         * Gives a task another title, closes it, or reopens it.
+         * Renames, closes or reopens a task.
          * @description A closed task's state is its outcome, whatever its sessions do; they stay as they are, and new ones
          *     are refused. A reopened task's state follows from its sessions again.
          */
@@ -1298,7 +1332,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The questions that are open, in all sessions. */
+        /** Lists the open waits of all sessions. */
         get: operations["list_waits"];
         put?: never;
         post?: never;
@@ -1315,7 +1349,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One open wait, with the whole of what it asks. */
+        /** Returns one open wait with its whole question. */
         get: operations["get_wait"];
         put?: never;
         post?: never;
@@ -1351,7 +1385,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Makes a new token for a question, good as long as that is open; the old one is revoked. */
+        /** Creates a new resume token for a wait, valid while the wait is open, and revokes the old one. */
         post: operations["rotate"];
         delete?: never;
         options?: never;
@@ -1396,7 +1430,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Whether the server is there. Needs no token and tells nothing else. */
+        /** Reports that the server runs. Needs no token and returns nothing else. */
         get: operations["health"];
         put?: never;
         post?: never;
@@ -1430,7 +1464,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Whether the server takes work. Needs no token and tells nothing else. */
+        /** Reports whether the server accepts work. Needs no token and returns nothing else. */
         get: operations["ready"];
         put?: never;
         post?: never;
@@ -1444,9 +1478,9 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description Which executor is to be abandoned. */
+        /** @description The executor to abandon. */
         AbandonRequest: {
-            /** @description Refused if the session has another executor by now; without it, the current one is meant. */
+            /** @description Refused if the session has another executor by now; the default is the current one. */
             agent_execution_id?: string | null;
         };
         /** @enum {string} */
@@ -1457,13 +1491,13 @@ export interface components {
             expires_at?: string | null;
             name: string;
             scopes: components["schemas"]["AccessScope"][];
-            /** @description A link that was not used yet. */
+            /** @description A sign-in link that was not used yet. */
             single_use: boolean;
         };
         AccessTokenIssued: {
             access_token_id: string;
             expires_at?: string | null;
-            /** @description Shown here and nowhere else. */
+            /** @description The secret; it is returned only here. */
             token: string;
         };
         AccessTokenList: {
@@ -1473,19 +1507,19 @@ export interface components {
             agent_profile_id: string;
             /** @description How to install it, for people; null if nothing is known. */
             install?: string | null;
-            /** @description Its program was found where the server looks for programs. */
+            /** @description The server found the agent's program. */
             is_installed: boolean;
             name: string;
             origin: components["schemas"]["AgentOrigin"];
             /**
-             * @description How the agent is expected to get a conversation back. What it advertises when it is started
-             *     counts for more.
+             * @description How the agent is expected to restore a conversation. What it advertises when it starts takes
+             *     precedence.
              */
             resume_strategy: components["schemas"]["ResumeStrategy"];
         };
         /**
-         * @description How the agent is to work. What is left out stays as it is. Applied now, if the agent runs, and
-         *     whenever it starts.
+         * @description Mode, model and options of the agent. Absent fields stay as they are. Applied now, if the agent
+         *     runs, and whenever it starts.
          */
         AgentChoice: {
             /** @description The id of a mode. */
@@ -1497,20 +1531,24 @@ export interface components {
                 [key: string]: components["schemas"]["OptionValue"];
             };
         };
+        /** @description The mode, the model or an option of the agent was chosen. */
+        AgentConfigured: components["schemas"]["EventOrigin"] & {
+            chosen: components["schemas"]["AgentChoice"];
+        };
         AgentList: {
             agents: components["schemas"]["Agent"][];
         };
         /** @enum {string} */
         AgentOrigin: "built_in" | "configured";
-        /** @description The agent that a session is to have. */
+        /** @description The agent to assign to a session. */
         AgentRequest: {
-            /** @description Of `GET /agents`. */
+            /** @description An id from `GET /agents`. */
             agent_profile_id: string;
         };
-        /** @description A conversation that an agent has. */
+        /** @description A conversation that an agent keeps. */
         AgentSession: {
             agent_session_id: string;
-            /** @description Where it works. */
+            /** @description The folder of the conversation. */
             folder?: string | null;
             title?: string | null;
             /** @description As the agent spells it. */
@@ -1523,6 +1561,31 @@ export interface components {
         };
         /** @enum {string} */
         AgentStatus: "starting" | "ready" | "error" | "exited";
+        /** @description A part of a message of the agent. */
+        AgentText: components["schemas"]["EventOrigin"] & {
+            channel: components["schemas"]["Channel"];
+            complete: boolean;
+            message_id: string;
+            /**
+             * Format: int64
+             * @description Where the text begins in the message, in bytes.
+             */
+            offset: number;
+            role: components["schemas"]["MessageRole"];
+            run_id?: string | null;
+            /** @description Null if it was redacted. */
+            text?: string | null;
+        };
+        /** @description The agent reported a plan, its usage, its commands, … */
+        AgentUpdated: components["schemas"]["EventOrigin"] & {
+            agent_execution_id: string;
+            run_id?: string | null;
+            /** @description A part of the agent's output was over a limit and is missing. */
+            truncated?: boolean;
+            update?: Record<string, never> | null;
+            /** @description The kind of update, as the agent spells it. */
+            what: string;
+        };
         /** @description What the session's agent offers and said about itself, as of its latest words. */
         AgentView: {
             /** @description What users chose for this session. */
@@ -1538,8 +1601,25 @@ export interface components {
             plan: components["schemas"]["PlanEntry"][];
             usage?: components["schemas"]["Usage"] | null;
         };
+        /** @description The session's executor failed, or does not respond. */
+        AgentctlError: components["schemas"]["EventOrigin"] & {
+            agent_execution_id: string;
+            code?: components["schemas"]["Code"] | null;
+            message?: string | null;
+            reason?: components["schemas"]["Reason"] | null;
+        };
+        /** @description The session's agentctl responds, or was found again after a restart of the server. */
+        AgentctlReady: components["schemas"]["EventOrigin"] & {
+            agent_execution_id: string;
+        };
+        /** @description The session's agentctl is being launched. */
+        AgentctlStarting: components["schemas"]["EventOrigin"] & {
+            agent_execution_id: string;
+            /** @description The kind of executor: `standalone`, … */
+            runtime: string;
+        };
         AnswerAccepted: {
-            /** @description This very answer was given before. */
+            /** @description The same answer was accepted before. */
             replayed?: boolean;
             session_id: string;
         };
@@ -1561,6 +1641,28 @@ export interface components {
             /** @description Encrypts the bundle; without it the bundle is in the clear. */
             passphrase?: string | null;
         };
+        /** @description A file that a node left with its session. */
+        Artifact: {
+            /** Format: int64 */
+            bytes: number;
+            /** @description Parts of it are masked. */
+            is_masked: boolean;
+            /** @description A file's name, without folders. */
+            name: string;
+            /** @description The node that left it. */
+            node: string;
+            /**
+             * Format: int64
+             * @description The record that has it.
+             */
+            seq: number;
+        };
+        /** @description The files that nodes left. */
+        ArtifactList: {
+            /** @description By name. */
+            artifacts: components["schemas"]["Artifact"][];
+            session_id: string;
+        };
         /** @enum {string} */
         Channel: "answer" | "thought";
         /** @description What changed from one checkpoint to another. The two may be of different lineages. */
@@ -1571,7 +1673,7 @@ export interface components {
             memory: components["schemas"]["KeyChanges"];
             /** @description Nodes that completed in between. */
             nodes_completed: string[];
-            /** @description Nodes of a branch that was left. */
+            /** @description Completed nodes that belong to an abandoned branch. */
             nodes_undone: string[];
             outputs: components["schemas"]["KeyChanges"];
             session_id: string;
@@ -1581,10 +1683,10 @@ export interface components {
             /** @description Newest first. */
             checkpoints: components["schemas"]["CheckpointSummary"][];
             latest_checkpoint_id?: string | null;
-            /** @description Where a resume without a checkpoint begins. */
+            /** @description The checkpoint that a resume without a checkpoint starts from. */
             resume_from_checkpoint_id?: string | null;
             session_id: string;
-            /** @description Of all, whatever the filter. */
+            /** @description The number of all checkpoints, without the filters. */
             total_checkpoints: number;
         };
         CheckpointSummary: {
@@ -1603,9 +1705,11 @@ export interface components {
             next_node?: string | null;
             type: string;
         };
-        /** @description A checkpoint with all that it holds. */
+        /** @description A checkpoint with its contents. */
         CheckpointView: {
             accumulated_outputs: Record<string, never>;
+            /** @description The files that nodes had left. */
+            artifacts?: components["schemas"]["Artifact"][];
             can_resume_from: boolean;
             checkpoint_id: string;
             checkpoint_type: string;
@@ -1625,7 +1729,7 @@ export interface components {
             lineage: number;
             /**
              * Format: int64
-             * @description The record after which the checkpoint stands.
+             * @description The position of the checkpoint in the log.
              */
             log_position: number;
             metrics_snapshot: components["schemas"]["GraphMetrics"];
@@ -1643,7 +1747,7 @@ export interface components {
             pruned: string[];
             session_id: string;
         };
-        /** @description What can be chosen from, and what is chosen. */
+        /** @description The available choices and the current one. */
         ChoiceList: {
             available: components["schemas"]["NamedChoice"][];
             current?: string | null;
@@ -1652,7 +1756,7 @@ export interface components {
             outcome?: components["schemas"]["RunOutcome"] | null;
         };
         /** @enum {string} */
-        Code: "id_invalid" | "session_not_found" | "session_ambiguous" | "session_exists" | "session_closed" | "session_not_closed" | "session_read_only" | "session_owned" | "run_not_found" | "run_in_progress" | "run_not_open" | "run_not_interrupted" | "wait_not_found" | "wait_expired" | "answer_invalid" | "queued_prompt_not_found" | "queued_prompt_conflict" | "content_not_supported" | "call_not_open" | "message_not_open" | "offset_mismatch" | "executor_not_found" | "executor_alive" | "executor_in_use" | "agentctl_refused" | "agentctl_unreachable" | "spool_gap" | "record_not_found" | "record_empty" | "limit_reached" | "idempotency_key_reused" | "request_invalid" | "request_timeout" | "request_too_large" | "response_not_kept" | "rate_limited" | "cursor_invalid" | "not_found" | "method_not_allowed" | "task_not_found" | "task_closed" | "task_in_use" | "choice_not_offered" | "agent_not_found" | "agent_profile_required" | "agent_profile_conflict" | "agent_unusable" | "agent_not_running" | "path_outside" | "repository_invalid" | "base_not_found" | "worktree_not_found" | "worktree_exists" | "worktree_dirty" | "nothing_to_commit" | "merge_conflict" | "push_rejected" | "workspace_conflict" | "snapshot_not_found" | "workspace_unusable" | "git_failed" | "server_running" | "server_not_running" | "server_unreachable" | "address_in_use" | "tls_required" | "tls_invalid" | "unauthenticated" | "access_token_expired" | "access_token_not_found" | "insufficient_scope" | "host_refused" | "origin_refused" | "resume_token_not_found" | "resume_token_mismatch" | "resume_token_consumed" | "resume_token_revoked" | "resume_token_expired" | "graph_invalid" | "graph_changed" | "graph_input_invalid" | "node_failed" | "node_timeout" | "node_output_invalid" | "expression_failed" | "memory_key_undeclared" | "memory_value_required" | "loop_limit_reached" | "checkpoint_not_found" | "checkpoint_not_resumable" | "checkpoint_damaged" | "checkpoint_incompatible" | "checkpoint_in_use" | "config_conflict" | "session_not_graph" | "session_is_graph" | "config_invalid" | "seq_conflict" | "epoch_stale" | "batch_invalid" | "payload_too_large" | "utf8_invalid" | "store_poisoned" | "store_closed" | "disk_full" | "store_read_only" | "store_unreadable" | "store_ambiguous" | "store_unsupported" | "store_not_piton" | "store_damaged" | "store_newer" | "store_too_old" | "store_busy" | "store_in_use" | "store_overloaded" | "network_filesystem" | "key_missing" | "key_wrong" | "key_invalid" | "key_permissions" | "file_permissions" | "line_damaged" | "record_damaged" | "chain_broken" | "blob_missing" | "bundle_not_piton" | "bundle_newer" | "bundle_too_old" | "bundle_damaged" | "bundle_io" | "passphrase_required" | "passphrase_wrong" | "file_exists" | "secret_unreadable" | "store_not_empty" | "agent_missing" | "agent_not_executable" | "agent_start_failed" | "agent_exited" | "agent_closed" | "agent_timeout" | "agent_version" | "agent_protocol" | "agent_error" | "agent_message_too_long" | "agent_not_offered" | "agent_no_session" | "agent_running" | "agent_busy" | "agent_auth_required" | "agent_auth_failed" | "agent_auth_timeout" | "agent_auth_not_found" | "agent_session_in_use" | "session_refused" | "fork_source_required" | "prompt_too_long" | "turn_not_found" | "workspace_missing" | "agentctl_closing" | "agentctl_missing" | "agentctl_ended" | "agentctl_timeout" | "protocol_unsupported" | "command_mismatch" | "command_withdrawn" | "command_interrupted" | "epoch_required" | "epoch_not_saved" | "execution_exists" | "execution_stuck" | "executor_io" | "processes_remain" | "processes_unlisted" | "operation_interrupted" | "socket_folder_unsafe" | "socket_path_too_long" | "spool_not_found" | "stream_replaced" | "spool_closed" | "spool_unreadable" | "spool_not_piton" | "spool_too_old" | "spool_newer" | "spool_damaged" | "spool_key_wrong" | "path_invalid" | "path_is_folder" | "path_not_folder" | "path_not_file" | "file_too_large" | "file_not_text" | "file_not_permitted" | "file_io" | "git_missing" | "git_timeout" | "terminal_not_found" | "terminal_start_failed" | "shell_not_found" | "shell_start_failed" | "shell_write_failed" | "demo_failed" | "entropy_unavailable";
+        Code: "id_invalid" | "session_not_found" | "session_ambiguous" | "session_exists" | "session_closed" | "session_not_closed" | "session_read_only" | "session_owned" | "run_not_found" | "run_in_progress" | "run_not_open" | "run_not_interrupted" | "wait_not_found" | "wait_expired" | "answer_invalid" | "queued_prompt_not_found" | "queued_prompt_conflict" | "content_not_supported" | "call_not_open" | "message_not_open" | "offset_mismatch" | "executor_not_found" | "executor_alive" | "executor_in_use" | "agentctl_refused" | "agentctl_unreachable" | "spool_gap" | "record_not_found" | "record_empty" | "limit_reached" | "idempotency_key_reused" | "request_invalid" | "request_timeout" | "request_too_large" | "response_not_kept" | "rate_limited" | "cursor_invalid" | "not_found" | "method_not_allowed" | "task_not_found" | "task_closed" | "task_in_use" | "choice_not_offered" | "agent_not_found" | "agent_profile_required" | "agent_profile_conflict" | "agent_unusable" | "agent_not_running" | "path_outside" | "repository_invalid" | "base_not_found" | "worktree_not_found" | "worktree_exists" | "worktree_dirty" | "nothing_to_commit" | "merge_conflict" | "push_rejected" | "workspace_conflict" | "restore_in_progress" | "snapshot_not_found" | "workspace_unusable" | "git_failed" | "server_running" | "server_not_running" | "server_unreachable" | "address_in_use" | "tls_required" | "tls_invalid" | "unauthenticated" | "access_token_expired" | "access_token_not_found" | "insufficient_scope" | "host_refused" | "origin_refused" | "resume_token_not_found" | "resume_token_mismatch" | "resume_token_consumed" | "resume_token_revoked" | "resume_token_expired" | "graph_invalid" | "graph_changed" | "graph_input_invalid" | "node_failed" | "node_timeout" | "node_output_invalid" | "expression_failed" | "memory_key_undeclared" | "memory_value_required" | "loop_limit_reached" | "artifact_not_found" | "checkpoint_not_found" | "checkpoint_not_resumable" | "checkpoint_damaged" | "checkpoint_incompatible" | "checkpoint_in_use" | "config_conflict" | "session_not_graph" | "session_is_graph" | "config_invalid" | "seq_conflict" | "epoch_stale" | "batch_invalid" | "payload_too_large" | "utf8_invalid" | "store_poisoned" | "store_closed" | "disk_full" | "store_read_only" | "store_unreadable" | "store_ambiguous" | "store_unsupported" | "store_not_piton" | "store_damaged" | "store_newer" | "store_too_old" | "store_busy" | "store_in_use" | "store_overloaded" | "network_filesystem" | "key_missing" | "key_wrong" | "key_invalid" | "key_permissions" | "file_permissions" | "line_damaged" | "record_damaged" | "chain_broken" | "blob_missing" | "bundle_not_piton" | "bundle_newer" | "bundle_too_old" | "bundle_damaged" | "bundle_io" | "passphrase_required" | "passphrase_wrong" | "file_exists" | "secret_unreadable" | "store_not_empty" | "agent_missing" | "agent_not_executable" | "agent_start_failed" | "agent_exited" | "agent_closed" | "agent_timeout" | "agent_version" | "agent_protocol" | "agent_error" | "agent_message_too_long" | "agent_not_offered" | "agent_no_session" | "agent_running" | "agent_busy" | "agent_auth_required" | "agent_auth_failed" | "agent_auth_timeout" | "agent_auth_not_found" | "agent_session_in_use" | "session_refused" | "fork_source_required" | "prompt_too_long" | "turn_not_found" | "workspace_missing" | "agentctl_closing" | "agentctl_missing" | "agentctl_ended" | "agentctl_timeout" | "protocol_unsupported" | "command_mismatch" | "command_withdrawn" | "command_interrupted" | "epoch_required" | "epoch_not_saved" | "execution_exists" | "execution_stuck" | "executor_io" | "processes_remain" | "processes_unlisted" | "operation_interrupted" | "socket_folder_unsafe" | "socket_path_too_long" | "spool_not_found" | "stream_replaced" | "spool_closed" | "spool_unreadable" | "spool_not_piton" | "spool_too_old" | "spool_newer" | "spool_damaged" | "spool_key_wrong" | "path_invalid" | "path_is_folder" | "path_not_folder" | "path_not_file" | "file_too_large" | "file_not_text" | "file_not_permitted" | "file_io" | "git_missing" | "git_timeout" | "terminal_not_found" | "terminal_start_failed" | "shell_not_found" | "shell_start_failed" | "shell_write_failed" | "demo_failed" | "entropy_unavailable";
         CommitRequest: {
             /** @description The commit's message. */
             message: string;
@@ -1663,13 +1767,13 @@ export interface components {
             session_id: string;
         };
         ConfigOption: {
-            /** @description What it is about, as the agent spells it: `mode`, `model`, `thought_level`, … */
+            /** @description The category, as the agent spells it: `mode`, `model`, `thought_level`, … */
             category?: string | null;
             current?: components["schemas"]["OptionValue"] | null;
             description?: string | null;
             id: string;
             name: string;
-            /** @description What it can be; empty for a switch. */
+            /** @description The allowed values; empty for a switch. */
             values: components["schemas"]["NamedChoice"][];
         };
         /** @enum {string} */
@@ -1683,7 +1787,7 @@ export interface components {
         ContinueChoice: {
             choice: components["schemas"]["ContinueChoiceName"];
             context?: components["schemas"]["Context"] | null;
-            /** @description For people. */
+            /** @description A label for people. */
             label: string;
         };
         /** @enum {string} */
@@ -1704,14 +1808,21 @@ export interface components {
             old_text?: string | null;
             path: string;
         };
-        /** @description What was looked at on the server's machine, and how it is: what `piton doctor` says. */
+        /** @description The record that an event is made of. */
+        EventOrigin: {
+            seq: components["schemas"]["u64"];
+            session_id: string;
+            task_id?: string | null;
+            ts: string;
+        };
+        /** @description The checks of the server's installation: what `piton doctor` reports. */
         Examination: {
             findings: components["schemas"]["ExaminationFinding"][];
-            /** @description There is no problem; warnings are none. */
+            /** @description No check found a problem; warnings do not count. */
             good: boolean;
         };
         ExaminationFinding: {
-            /** @description What was looked at. */
+            /** @description What was checked. */
             check: string;
             /** @description What to do about it. */
             hint?: string | null;
@@ -1732,7 +1843,7 @@ export interface components {
             error_message?: string | null;
             /** @description Which executor runs it. */
             executor_id: string;
-            /** @description When its agentctl was last heard from in this life of the server; null if it was not. */
+            /** @description When its agentctl last responded, since the server started; null if it did not. */
             last_seen_at?: string | null;
             /**
              * Format: int64
@@ -1796,7 +1907,21 @@ export interface components {
             changes: components["schemas"]["FileChange"][];
             session_id: string;
         };
-        /** @description How a fork is to be. */
+        /** @description A record as the log has it: `seq`, `ts`, `kind` and the fields of the kind. Kinds and fields that a client does not know are to be ignored. */
+        FlatRecord: {
+            /** @description The kind of record: `run.started`, … */
+            kind: string;
+            /**
+             * Format: int64
+             * @description The position in the log.
+             */
+            seq: number;
+            /** @description When it was written. */
+            ts: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description Options of a fork. */
         ForkRequest: {
             /**
              * @description Of a graph: the checkpoint that the new session begins with; without one, the newest. The new
@@ -1808,14 +1933,14 @@ export interface components {
             /** @description Without one, that of the session. */
             title?: string | null;
         };
-        /** @description How a session's branch stands to its base. */
+        /** @description A session's branch compared with its base. */
         GitBranch: {
             /**
              * Format: int64
              * @description Commits that the base does not have.
              */
             ahead: number;
-            /** @description The local branch that the work began at; null if it is not known or does not exist. */
+            /** @description The local branch that the session's branch started from; null if unknown or deleted. */
             base?: string | null;
             /**
              * Format: int64
@@ -1862,6 +1987,10 @@ export interface components {
             /** @description There are more than are listed. */
             truncated: boolean;
         };
+        /** @description A session was deleted. */
+        Gone: {
+            session_id: string;
+        };
         GraphEdgeView: {
             from: string;
             /** @description The last completion of its source took it. */
@@ -1900,7 +2029,7 @@ export interface components {
             error?: string | null;
             is_loop: boolean;
             is_map: boolean;
-            /** @description `command`, `set`, `template`, `human`, `agent`, `custom`; others may follow. */
+            /** @description `command`, `set`, `template`, `human`, `agent`, `subgraph`, `custom`; others may follow. */
             kind: string;
             /** Format: int64 */
             latency_ms?: number | null;
@@ -1932,7 +2061,7 @@ export interface components {
             attempt?: number | null;
             checkpoint_id?: string | null;
             detail?: string | null;
-            /** @description False: a later lineage began before it, so it counts no more. */
+            /** @description False if it belongs to an abandoned lineage. */
             is_current: boolean;
             /** @description The record's kind. */
             kind: string;
@@ -1945,7 +2074,7 @@ export interface components {
             seq: number;
             ts: string;
         };
-        /** @description A graph and how far it came. */
+        /** @description A graph and its progress. */
         GraphView: {
             edges: components["schemas"]["GraphEdgeView"][];
             error?: string | null;
@@ -1954,7 +2083,7 @@ export interface components {
             /** @description The nodes that completed, in order. */
             execution_path: string[];
             failed_at_node?: string | null;
-            /** @description The file that it was read from. */
+            /** @description The file that the graph was read from. */
             file?: string | null;
             goal?: string | null;
             /** @description The graph's name. */
@@ -1973,7 +2102,7 @@ export interface components {
             nodes: components["schemas"]["GraphNodeView"][];
             /** @description With `include_memory`. */
             outputs?: Record<string, never> | null;
-            /** @description Where a resume without a checkpoint begins. */
+            /** @description The checkpoint that a resume without a checkpoint starts from. */
             resume_from_checkpoint_id?: string | null;
             session_id: string;
             /** @description BLAKE3 of the graph, in hex. */
@@ -2017,25 +2146,30 @@ export interface components {
             /** Format: int32 */
             lineage: number;
         };
-        /** @description What is known of the world outside the log, and when it was looked at. */
+        /** @description How many `index` events follow that replace all that was known. */
+        Listing: {
+            sessions: number;
+            /** @description How many `task` events follow those. */
+            tasks?: number;
+            /** @description There are more sessions than are listed. */
+            truncated: boolean;
+        };
+        /** @description Live facts from outside the log, with the time they were observed. */
         Live: {
-            /** @description When the server looked. */
+            /** @description When the server observed them. */
             at: string;
             /** @description The server is connected to the session's agentctl. */
             is_connected: boolean;
-            /**
-             * @description When the session's agentctl was last heard from in this life of the server; null if it was
-             *     not.
-             */
+            /** @description When the session's agentctl last responded, since the server started; null if it did not. */
             last_seen_at?: string | null;
         };
-        /** @description A place that a tool call is about. */
+        /** @description A location that a tool call refers to. */
         Location: {
             /** Format: int64 */
             line?: number | null;
             path: string;
         };
-        /** @description How an agent is to log in. */
+        /** @description How an agent logs in. */
         LoginRequest: {
             /** @description The agent's id of the way to log in; without it, the only one that the agent named. */
             auth_method?: string | null;
@@ -2066,26 +2200,26 @@ export interface components {
          */
         McpTransport: "http" | "sse";
         MergeRequest: {
-            /** @description The local branch to bring the work into; without it, the one that the work began at. */
+            /** @description The local branch to merge into; without it, the base branch. */
             into?: string | null;
             /** @description The message of the merge, or of the one commit. */
             message?: string | null;
             strategy?: components["schemas"]["MergeStrategy"];
         };
         /**
-         * @description How a branch comes into its base.
+         * @description How a branch is merged into its base.
          * @enum {string}
          */
         MergeStrategy: "merge" | "squash" | "rebase";
         Merged: {
-            /** @description Where that branch is now. */
+            /** @description The commit that the branch points to now. */
             commit: string;
             into: string;
             session_id: string;
-            /** @description It had everything already. */
+            /** @description The branch had all commits already. */
             was_up_to_date: boolean;
         };
-        /** @description Something in a conversation. */
+        /** @description An entry of a conversation. */
         Message: {
             /** @description A rewind left it behind: it is not a part of the conversation as it is now. */
             abandoned?: boolean;
@@ -2157,6 +2291,24 @@ export interface components {
             /** @enum {string} */
             type: "notice";
         };
+        /** @description A message begins. */
+        MessageAdded: components["schemas"]["AgentText"] | components["schemas"]["UserMessage"];
+        /** @description A message of the agent is complete. */
+        MessageCompleted: components["schemas"]["EventOrigin"] & {
+            complete: boolean;
+            hash: string;
+            /**
+             * Format: int64
+             * @description The length of the message in bytes.
+             */
+            length: number;
+            message_id: string;
+            /** Format: int64 */
+            offset: number;
+            role: components["schemas"]["MessageRole"];
+            /** @description Empty: the whole text was sent before. */
+            text: string;
+        };
         MessagePage: {
             before?: components["schemas"]["u64"] | null;
             /**
@@ -2166,7 +2318,14 @@ export interface components {
             messages: components["schemas"]["Message"][];
             next?: components["schemas"]["u64"] | null;
         };
-        /** @description Something that can be chosen. */
+        /**
+         * @description Whose message it is.
+         * @enum {string}
+         */
+        MessageRole: "user" | "agent";
+        /** @description A message of the agent continues or ends. */
+        MessageUpdated: components["schemas"]["AgentText"] | components["schemas"]["MessageCompleted"];
+        /** @description An available choice. */
         NamedChoice: {
             description?: string | null;
             id: string;
@@ -2178,7 +2337,7 @@ export interface components {
              * @description After how many seconds the token expires; without it, it does not expire.
              */
             expires_in_s?: number | null;
-            /** @description For people: whose it is. */
+            /** @description A label for people. */
             name: string;
             scopes: components["schemas"]["AccessScope"][];
         };
@@ -2230,17 +2389,14 @@ export interface components {
         };
         /** @description The value of a config option: a string of its `values`, or a switch. */
         OptionValue: boolean | string;
-        /** @description A way to answer. */
+        /** @description An option of the answer. */
         PermissionOption: {
             /** @description `allow_once`, `allow_always`, `reject_once`, `reject_always`, as the agent spelled it. */
             kind?: string | null;
             name: string;
             option_id: string;
         };
-        /**
-         * @description A permission request, put together from the question and from what the agent said of the tool
-         *     call.
-         */
+        /** @description A permission request, combined from the question and the agent's updates of the tool call. */
         PermissionRequest: {
             /** @description The tool's arguments; null if the agent says none. */
             arguments?: Record<string, never> | null;
@@ -2251,7 +2407,7 @@ export interface components {
             kind?: string | null;
             locations: components["schemas"]["Location"][];
             options: components["schemas"]["PermissionOption"][];
-            /** @description What the agent explains. */
+            /** @description The agent's explanation. */
             text?: string | null;
             /** @description One line for people. */
             title: string;
@@ -2265,11 +2421,11 @@ export interface components {
             /** @description As the agent spells it: `pending`, `in_progress`, `completed`. */
             status?: string | null;
         };
-        /** @description What went wrong. */
+        /** @description A problem document (RFC 9457). */
         Problem: {
             /** @description Which of Piton's errors it is; each has a page in the documentation. */
             code: components["schemas"]["Code"];
-            /** @description More about this case. */
+            /** @description Details of this occurrence. */
             detail?: string | null;
             /** @description What to do about it. */
             hint: string;
@@ -2324,7 +2480,7 @@ export interface components {
             /** @description There is more that is due. */
             truncated: boolean;
         };
-        /** @description What is to be removed. A session that is due for both is deleted. */
+        /** @description What to prune. A session that is due for both is deleted. */
         PruneRequest: {
             /**
              * Format: int64
@@ -2336,9 +2492,9 @@ export interface components {
              * @description Delete closed sessions to which nothing happened for so many seconds.
              */
             delete_after_s?: number | null;
-            /** @description Only say what is due. */
+            /** @description Report what is due and change nothing. */
             dry_run?: boolean;
-            /** @description How many sessions at most; 50 by default. */
+            /** @description The maximum number of sessions; 50 by default. */
             limit?: number | null;
         };
         /** @description One session that is due. */
@@ -2346,7 +2502,7 @@ export interface components {
             done: boolean;
             /** @description `archive` or `delete`. */
             due: string;
-            /** @description Why it was not done. */
+            /** @description Why the session was not archived or deleted. */
             error?: string | null;
             /** @description The code of that error. */
             error_code?: string | null;
@@ -2407,55 +2563,59 @@ export interface components {
             message_id: string;
             /**
              * Format: int32
-             * @description The first is 1.
+             * @description The place in the queue; the first is 1.
              */
             position: number;
             queued_at: string;
             /** @description The run that it will start. */
             run_id: string;
-            /** @description What it says; attachments are named. In a list only the first 4,000 characters. */
+            /** @description The prompt as text; attachments are named. In a list, the first 4,000 characters. */
             text: string;
-            /** @description Another one after each edit; an edit that names it is refused if another edit came first. */
+            /** @description Changes with each edit; an edit that names an older version is refused. */
             version: components["schemas"]["u64"];
         };
         /** @enum {string} */
         Reason: "process_restart" | "process_exit" | "wait_timeout" | "agent_not_running" | "agent_not_running_fresh_start" | "not_resumable" | "missing_resume_token" | "never_run" | "run_open" | "run_completed" | "run_failed" | "run_cancelled" | "run_dismissed" | "paused" | "input" | "permission" | "tool_result" | "human" | "token_expired" | "token_revoked" | "token_missing" | "session_completed" | "session_failed" | "session_cancelled" | "executor_starting" | "executor_probing" | "executor_unreachable" | "executor_error" | "agent_starting" | "agent_error" | "superseded" | "permission_rejected" | "user_request" | "rotated" | "run_ended" | "session_refused" | "agent_missing" | "login_needed" | "agent_gave_up" | "agent_start_failed" | "agent_waiting_to_load" | "withdrawn" | "abandoned" | "workspace_missing" | "worktree_missing" | "branch_missing" | "base_missing" | "repository_missing" | "idle_timeout" | "prompt_due" | "queue_held" | "newer_version" | "unrecognised";
+        /** @description A record that is no other event. */
+        RecordEvent: components["schemas"]["EventOrigin"] & {
+            kind: string;
+            record?: components["schemas"]["FlatRecord"] | null;
+        };
         RecordPage: {
             next?: components["schemas"]["u64"] | null;
-            /** @description As the log has them: `seq`, `ts`, `kind` and the kind's fields. */
-            records: Record<string, never>[];
+            records: components["schemas"]["FlatRecord"][];
         };
-        /** @description Which contents to take out of a session's log: exactly one of `seqs`, `value` and `pattern`. */
+        /** @description Which contents of a session's log to redact: exactly one of `seqs`, `value` and `pattern`. */
         RedactRequest: {
-            /** @description Answer what would be taken out, and change nothing. */
+            /** @description Return what would be redacted and change nothing. */
             dry_run?: boolean;
-            /** @description Every content that this regular expression matches. */
+            /** @description Redact every content that this regular expression matches. */
             pattern?: string | null;
             /** @description Why; the record of the redaction keeps it. */
             reason?: string | null;
-            /** @description The contents of these records. */
+            /** @description Redact the contents of these records. */
             seqs?: number[] | null;
-            /** @description Every content with this text. */
+            /** @description Redact every content with this text. */
             value?: string | null;
         };
-        /** @description What a redaction takes out, or would. */
+        /** @description What a redaction removed, or would remove. */
         Redaction: {
             /** @description False after a dry run. */
             done: boolean;
             /** @description Named records without a content. */
             empty: number[];
-            /** @description Named records whose content was taken out before. */
+            /** @description Named records whose content was redacted before. */
             gone: number[];
             /** @description Found in headers, which stay: only deleting the session removes them. */
             in_headers: components["schemas"]["RedactionTarget"][];
             /** @description Named records that the log does not have. */
             missing: number[];
             session_id: string;
-            /** @description Contents that were there before. */
+            /** @description Contents that were redacted. */
             taken_out: number;
             targets: components["schemas"]["RedactionTarget"][];
         };
-        /** @description A record with something to take out. */
+        /** @description A record with content to redact. */
         RedactionTarget: {
             /** @description The record's kind. */
             kind: string;
@@ -2464,18 +2624,18 @@ export interface components {
             /** Format: int64 */
             seq: number;
         };
-        /** @description What became of reading the settings again. */
+        /** @description The result of a reload. */
         Reloaded: {
-            /** @description Settings whose new values count from now on. */
+            /** @description Settings whose new values are in effect. */
             changed: string[];
-            /** @description Settings whose new values count after a restart of the server. */
+            /** @description Settings whose new values take effect after a restart of the server. */
             restart_required: string[];
         };
         RenameRequest: {
             /** @description The new title; null removes the title. */
             title?: string | null;
         };
-        /** @description How a graph is resumed. */
+        /** @description How to resume a graph. */
         ResumeGraphRequest: {
             /** @description Options of checkpoints for this run. */
             checkpoint?: Record<string, never> | null;
@@ -2502,11 +2662,11 @@ export interface components {
         ResumeStrategy: "native" | "command_line" | "history" | "none";
         ResumeTokenCreated: {
             session_id: string;
-            /** @description Shown here and nowhere else. */
+            /** @description The secret; it is returned only here. */
             token: string;
             token_id: string;
         };
-        /** @description Where to go back to, and what goes back. */
+        /** @description The checkpoint to rewind to, and what to rewind. */
         RewindRequest: {
             /** @description Cancel a run that is open, instead of refusing with `run_in_progress`. */
             cancel?: boolean | null;
@@ -2514,7 +2674,7 @@ export interface components {
             checkpoint?: string | null;
             /** @description Continue the conversation behind the checkpoint; true without a value. */
             conversation?: boolean | null;
-            /** @description Only say what would happen. */
+            /** @description Report what would happen and change nothing. */
             dry_run?: boolean | null;
             /** @description Restore the files; true without a value. */
             files?: boolean | null;
@@ -2569,7 +2729,7 @@ export interface components {
         };
         /** @description A graph to run. One of `graph` and `file`. */
         RunGraphRequest: {
-            /** @description Options of checkpoints; they win over the graph's own and the settings'. */
+            /** @description Checkpoint options; they take precedence over the graph's and the settings'. */
             checkpoint?: Record<string, never> | null;
             /** @description An absolute path of a graph file on the server's machine. */
             file?: string | null;
@@ -2585,12 +2745,12 @@ export interface components {
         /** @enum {string} */
         RunPhase: "open" | "paused" | "interrupted" | "dismissed" | "ended";
         RunRequest: {
-            /** @description Refused if this is not the session's run any more; without it, the latest run is meant. */
+            /** @description Refused if this is not the session's run any more; the default is the latest run. */
             run_id?: string | null;
         };
-        /** @description A session that is in a bundle now, and not in the store any more. */
+        /** @description A session that was moved from the store into a bundle. */
         SessionArchived: {
-            /** @description Where the bundle is, on the server. */
+            /** @description The path of the bundle on the server. */
             bundle: string;
             encrypted: boolean;
             /** Format: int64 */
@@ -2618,16 +2778,16 @@ export interface components {
             notice?: string | null;
             session_id: string;
         };
-        /** @description What became of a deleted session's worktree. */
+        /** @description What happened to a deleted session's worktree. */
         SessionDeleted: {
-            /** @description Why it was left. */
+            /** @description Why the worktree was kept. */
             left_because?: string | null;
             session_id: string;
             worktree_branch: string;
             worktree_path: string;
             /**
-             * @description The worktree was clean and was removed; otherwise it is where it was, and belongs to no
-             *     session any more.
+             * @description The worktree was clean and was removed; otherwise it stays and belongs to no session any
+             *     more.
              */
             worktree_removed: boolean;
         };
@@ -2636,7 +2796,7 @@ export interface components {
             next?: string | null;
             sessions: components["schemas"]["SessionSummary"][];
         };
-        /** @description What a request was about. */
+        /** @description The session and run that a request affected. */
         SessionRun: {
             /**
              * @description The agent still starts: what becomes of it is not known yet. The session's status and events say
@@ -2649,7 +2809,7 @@ export interface components {
         };
         /** @enum {string} */
         SessionState: "STARTING" | "RUNNING" | "WAITING_FOR_INPUT" | "ERROR" | "COMPLETED" | "FAILED" | "CANCELLED";
-        /** @description Everything about where a session stands. */
+        /** @description The full status of a session. */
         SessionStatus: components["schemas"]["SessionSummary"] & {
             /**
              * @description How the session can continue, where a user has to choose: the agent lost its context, would
@@ -2678,12 +2838,12 @@ export interface components {
             /** @description The session can be resumed. */
             is_resumable: boolean;
             live?: components["schemas"]["Live"] | null;
-            /** @description Nothing happens until the session is resumed. */
+            /** @description The session does nothing until it is resumed. */
             needs_resume: boolean;
             /** @description The request started the agent, which is not ready yet. In answers to `open` only. */
             pending?: boolean;
             resume_reason?: components["schemas"]["Reason"] | null;
-            /** @description How the agent would get its conversation back. */
+            /** @description How the agent would restore its conversation. */
             resume_strategy: components["schemas"]["ResumeStrategy"];
             run?: components["schemas"]["Run"] | null;
             wait?: components["schemas"]["Wait"] | null;
@@ -2695,7 +2855,7 @@ export interface components {
          *     names.
          */
         SessionSummary: {
-            /** @description When something happened last that a list of sessions shows. */
+            /** @description The time of the latest change that a list of sessions shows. */
             active_at: string;
             agent_execution_id?: string | null;
             agent_profile_id?: string | null;
@@ -2722,7 +2882,7 @@ export interface components {
             /** @description The reason as one sentence for people. */
             sentence: string;
             session_id: string;
-            /** @description The same in the words of agent front ends. */
+            /** @description The same as `status`, as agent front ends spell it. */
             state: components["schemas"]["SessionState"];
             /** @description What the session does. */
             status: components["schemas"]["StatusName"];
@@ -2740,7 +2900,7 @@ export interface components {
             shell_id: string;
         };
         ShellInfo: {
-            /** @description It has ended, and its output is still kept. */
+            /** @description The shell has ended; its output is kept for a while. */
             is_ended: boolean;
             /**
              * Format: int32
@@ -2754,30 +2914,124 @@ export interface components {
             shells: components["schemas"]["ShellInfo"][];
         };
         SignInRequest: {
-            /** @description The secret that the link carries. */
+            /** @description The secret of the sign-in link. */
             link: string;
         };
         /** @description A slash command: a prompt that begins with `/` and its name. */
         SlashCommand: {
             description: string;
-            /** @description What may follow its name. */
+            /** @description A hint at the command's arguments. */
             hint?: string | null;
             name: string;
+        };
+        /**
+         * @description What a server pushes to a WebSocket: `session.*` after `session.subscribe`, the others after
+         *     `tasks.subscribe`.
+         */
+        SocketEvent: {
+            /** @enum {string} */
+            event: "session.state_changed";
+            payload: components["schemas"]["StateChanged"];
+        } | {
+            /** @enum {string} */
+            event: "session.agentctl_starting";
+            payload: components["schemas"]["AgentctlStarting"];
+        } | {
+            /** @enum {string} */
+            event: "session.agentctl_ready";
+            payload: components["schemas"]["AgentctlReady"];
+        } | {
+            /** @enum {string} */
+            event: "session.agentctl_error";
+            payload: components["schemas"]["AgentctlError"];
+        } | {
+            /** @enum {string} */
+            event: "session.agent_updated";
+            payload: components["schemas"]["AgentUpdated"];
+        } | {
+            /** @enum {string} */
+            event: "session.agent_configured";
+            payload: components["schemas"]["AgentConfigured"];
+        } | {
+            /** @enum {string} */
+            event: "session.message.added";
+            payload: components["schemas"]["MessageAdded"];
+        } | {
+            /** @enum {string} */
+            event: "session.message.updated";
+            payload: components["schemas"]["MessageUpdated"];
+        } | {
+            /** @enum {string} */
+            event: "session.record";
+            payload: components["schemas"]["RecordEvent"];
+        } | {
+            /** @enum {string} */
+            event: "session.unsubscribed";
+            payload: components["schemas"]["Unsubscribed"];
+        } | {
+            /** @enum {string} */
+            event: "listing";
+            payload: components["schemas"]["Listing"];
+        } | {
+            /** @enum {string} */
+            event: "index";
+            payload: components["schemas"]["SessionSummary"];
+        } | {
+            /** @enum {string} */
+            event: "gone";
+            payload: components["schemas"]["Gone"];
+        } | {
+            /** @enum {string} */
+            event: "task";
+            /** @description A task of a listing. */
+            payload: components["schemas"]["TaskSummary"];
+        } | {
+            /** @enum {string} */
+            event: "task.updated";
+            payload: components["schemas"]["TaskSummary"];
+        } | {
+            /** @enum {string} */
+            event: "task.state_changed";
+            payload: components["schemas"]["TaskStateChanged"];
+        } | {
+            /** @enum {string} */
+            event: "task.deleted";
+            payload: components["schemas"]["TaskGone"];
+        } | {
+            /** @enum {string} */
+            event: "task.listing";
+            payload: components["schemas"]["TaskListing"];
+        } | {
+            /** @enum {string} */
+            event: "tasks.unsubscribed";
+            payload: components["schemas"]["TasksUnsubscribed"];
         };
         StartRequest: {
             context?: components["schemas"]["ContextChoice"] | null;
             /**
-             * @description Start the agent without its conversation: for one that it cannot load and does not refuse
-             *     either. Its first prompt carries the history if its profile allows that.
+             * @description Start the agent without its conversation, if the agent can neither load nor refuse it. Its
+             *     first prompt carries the history if its profile allows that.
              */
             fresh?: boolean;
         };
+        /** @description The session's derived status changed. */
+        StateChanged: components["schemas"]["EventOrigin"] & {
+            /** @description Another event of the same record follows. */
+            more?: boolean;
+            new_state?: components["schemas"]["SessionState"] | null;
+            old_state: components["schemas"]["SessionState"];
+            old_status: components["schemas"]["StatusName"];
+            reason?: components["schemas"]["Reason"] | null;
+            /** @description The reason as one sentence for people. */
+            sentence?: string | null;
+            status: components["schemas"]["StatusName"];
+        };
         /** @enum {string} */
         StatusName: "completed" | "failed" | "cancelled" | "error" | "starting" | "interrupted_startup" | "interrupted_waiting" | "paused" | "waiting" | "running" | "idle";
-        /** @description Something that no single log shows. */
+        /** @description A problem of the store as a whole. */
         StoreFinding: {
             problem: string;
-            /** @description Whose it is; null if it is about the whole store. */
+            /** @description The session; null if the whole store is affected. */
             session_id?: string | null;
         };
         StoreVerification: {
@@ -2805,6 +3059,14 @@ export interface components {
         TaskCreated: {
             task_id: string;
         };
+        /** @description A task was deleted. */
+        TaskGone: {
+            task_id: string;
+        };
+        /** @description All tasks, in place of what was known: the reader fell behind. */
+        TaskListing: {
+            tasks: components["schemas"]["TaskSummary"][];
+        };
         TaskPage: {
             /** @description Where the next page begins; null on the last one. */
             next?: string | null;
@@ -2812,7 +3074,23 @@ export interface components {
         };
         /** @enum {string} */
         TaskState: "TODO" | "IN_PROGRESS" | "REVIEW" | "COMPLETED" | "FAILED" | "CANCELLED";
-        /** @description What is to change about a task; what is left out stays. */
+        /** @description A task's state is another one than before. */
+        TaskStateChanged: components["schemas"]["TaskSummary"] & {
+            /** @description The same as `state`. */
+            new_state: components["schemas"]["TaskState"];
+            old_state: components["schemas"]["TaskState"];
+        };
+        /** @description A task as a list of tasks has it. */
+        TaskSummary: {
+            created_at: string;
+            /** @description A user closed it. */
+            is_closed: boolean;
+            /** @description Derived from its sessions, unless it is closed. */
+            state: components["schemas"]["TaskState"];
+            task_id: string;
+            title: string;
+        };
+        /** @description Changes of a task; absent fields stay as they are. */
         TaskUpdate: {
             /**
              * @description True closes the task, false reopens it. Its sessions stay as they are; a closed task takes no
@@ -2822,9 +3100,11 @@ export interface components {
             outcome?: components["schemas"]["RunOutcome"] | null;
             title?: string | null;
         };
+        /** @description The subscription to the tasks ended. */
+        TasksUnsubscribed: Record<string, never>;
         TokenAnswerRequest: {
             answer?: Record<string, never> | null;
-            /** @description The session that the holder believes the token is for. */
+            /** @description The session that the token belongs to; a mismatch is refused. */
             session_id?: string | null;
             /** @description The token as it was shown: `rt_….SECRET`. */
             token: string;
@@ -2841,9 +3121,9 @@ export interface components {
             checkpoint_id: string;
             /** Format: date-time */
             created_at: string;
-            /** @description The files can go back to it. */
+            /** @description The files can be restored to this checkpoint. */
             has_files: boolean;
-            /** @description It belongs to the conversation as it is now, not to one that was left behind by a rewind. */
+            /** @description The checkpoint belongs to the current conversation, not to an abandoned lineage. */
             is_live: boolean;
             /** Format: int32 */
             lineage: number;
@@ -2873,12 +3153,17 @@ export interface components {
             session_id: string;
         };
         UndoRequest: {
-            /** @description Only say what would happen. */
+            /** @description Report what would happen and change nothing. */
             dry_run?: boolean | null;
             /** @description Overwrite changes that were made since the rewind. */
             force?: boolean | null;
         };
-        /** @description What the agent says that it used; null where it does not say. */
+        /** @description The subscription to a session ended: its log cannot be read any more. */
+        Unsubscribed: {
+            error: components["schemas"]["Problem"];
+            session_id: string;
+        };
+        /** @description The usage that the agent reported; null where it reported none. */
         Usage: {
             /**
              * Format: int64
@@ -2890,7 +3175,7 @@ export interface components {
             cost?: components["schemas"]["Cost"] | null;
             /**
              * Format: int64
-             * @description Of the last turn that said so.
+             * @description Of the latest turn for which the agent reported it.
              */
             input_tokens?: number | null;
             /** Format: int64 */
@@ -2898,13 +3183,26 @@ export interface components {
             /** Format: int64 */
             total_tokens?: number | null;
         };
+        /** @description A prompt. */
+        UserMessage: components["schemas"]["EventOrigin"] & {
+            complete: boolean;
+            /** @description The content blocks of a prompt that is more than text. */
+            content?: Record<string, never>[] | null;
+            message_id: string;
+            /** Format: int64 */
+            offset: number;
+            role: components["schemas"]["MessageRole"];
+            run_id?: string | null;
+            /** @description Attachments are named in it; null if it was redacted. */
+            text?: string | null;
+        };
         Verification: {
             anchored_to?: components["schemas"]["u64"] | null;
-            /** @description Whether everything is as it was written. */
+            /** @description The log is intact. */
             good: boolean;
-            /** @description Records that are good, from the first on. */
+            /** @description All records up to this seq are intact. */
             good_to: components["schemas"]["u64"];
-            /** @description The first thing that is wrong. */
+            /** @description The first problem. */
             problem?: string | null;
             session_id: string;
         };
@@ -2939,7 +3237,7 @@ export interface components {
             worktree_path: string;
         };
         WorktreeCleanup: {
-            /** @description The worktree was there before. */
+            /** @description A worktree was removed. */
             changed: boolean;
             /** @description The branch is still in the repository. */
             kept_branch: boolean;
@@ -2990,7 +3288,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Asked again under the same key, it is made once and not shown again */
+                /** @description Idempotency key: a repeated request creates nothing and does not return the secret again */
                 "Idempotency-Key"?: string | null;
             };
             path?: never;
@@ -3288,7 +3586,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Sent again under the same key, it is run once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path?: never;
@@ -3322,7 +3620,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Asked again under the same key, it is made once and not shown again */
+                /** @description Idempotency key: a repeated request creates nothing and does not return the secret again */
                 "Idempotency-Key"?: string | null;
             };
             path?: never;
@@ -3485,7 +3783,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Asked again under the same key, it is made once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path?: never;
@@ -3591,7 +3889,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Sent again under the same key, it is done once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -3628,7 +3926,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Sent again under the same key, it is done once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -3695,7 +3993,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Sent again under the same key, it is done once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -3732,7 +4030,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Sent again under the same key, it is done once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -3799,6 +4097,71 @@ export interface operations {
             };
         };
     };
+    list_artifacts: {
+        parameters: {
+            query?: {
+                /** @description Only those of this node, or of the nodes in its subgraph. */
+                node?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The session's id */
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ArtifactList"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    read_artifact: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session's id */
+                session_id: string;
+                /** @description The file's name */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     bootstrap: {
         parameters: {
             query?: {
@@ -3838,7 +4201,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Asked again under the same key, it is done once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -3879,9 +4242,9 @@ export interface operations {
                  *     `safe_point`, `user_checkpoint`.
                  */
                 type?: string;
-                /** @description Only those before which no attempt failed or was cut off, or only the others. */
+                /** @description `true`: only checkpoints before which no attempt failed or was interrupted; `false`: only the others. */
                 clean?: boolean;
-                /** @description Only those of this node. */
+                /** @description Only checkpoints of this node. */
                 node?: string;
                 lineage?: number;
                 /** @description 100 by default. */
@@ -3986,7 +4349,7 @@ export interface operations {
     inspect_checkpoint: {
         parameters: {
             query?: {
-                /** @description With the values of the memory. */
+                /** @description Include the values of the memory. */
                 include_memory?: boolean;
             };
             header?: never;
@@ -4052,7 +4415,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Asked again under the same key, it is done once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4124,7 +4487,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Asked again under the same key, it is done once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4299,7 +4662,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Sent again under the same key, it is done once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4366,7 +4729,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Sent again under the same key, it is done once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4402,9 +4765,9 @@ export interface operations {
     git_diff: {
         parameters: {
             query?: {
-                /** @description What is staged, instead of what is not. */
+                /** @description Show the staged changes instead of the unstaged ones. */
                 staged?: boolean;
-                /** @description Of this path alone. */
+                /** @description Only changes of this path. */
                 path?: string;
                 /**
                  * @description What the session's branch adds to its base: commits, and changes that are not committed. Not
@@ -4475,7 +4838,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Sent again under the same key, it is done once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4512,7 +4875,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Sent again under the same key, it is done once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4578,7 +4941,7 @@ export interface operations {
     show_graph: {
         parameters: {
             query?: {
-                /** @description With the memory and the outputs. */
+                /** @description Include the memory and the outputs. */
                 include_memory?: boolean;
             };
             header?: never;
@@ -4612,7 +4975,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Sent again under the same key, it is done once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4649,7 +5012,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Sent again under the same key, it is done once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4725,7 +5088,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Asked again under the same key, it is said once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4800,7 +5163,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Asked again under the same key, it is done once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4867,7 +5230,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Asked again under the same key, it is queued once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4904,7 +5267,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Asked again under the same key, it is done once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -4972,7 +5335,7 @@ export interface operations {
                 version?: components["schemas"]["u64"];
             };
             header?: {
-                /** @description Asked again under the same key, it is done once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5007,7 +5370,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Asked again under the same key, it is done once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5115,7 +5478,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Asked again under the same key, it is done once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5161,7 +5524,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Sent again under the same key, it is done once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5228,7 +5591,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Asked again under the same key, it is opened once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5329,7 +5692,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Asked again under the same key, it is done once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5405,7 +5768,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Sent again under the same key, it is done once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5468,7 +5831,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Asked again under the same key, it is made once and not shown again */
+                /** @description Idempotency key: a repeated request creates nothing and does not return the secret again */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5535,7 +5898,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Sent again under the same key, it is done once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5727,7 +6090,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Asked again under the same key, it is made once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path?: never;
@@ -5794,7 +6157,7 @@ export interface operations {
                 force?: boolean;
             };
             header?: {
-                /** @description Sent again under the same key, it is done once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5825,7 +6188,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Sent again under the same key, it is done once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5863,7 +6226,7 @@ export interface operations {
             query?: {
                 /** @description Where the last page ended. */
                 after?: string;
-                /** @description How many logs at most; 20 by default. */
+                /** @description The maximum number of logs; 20 by default. */
                 limit?: number;
             };
             header?: never;
@@ -5951,7 +6314,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Asked again under the same key, it is answered once */
+                /** @description Idempotency key: a repeated request with the same key and body returns the first response */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -5988,7 +6351,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Asked again under the same key, it is made once and not shown again */
+                /** @description Idempotency key: a repeated request creates nothing and does not return the secret again */
                 "Idempotency-Key"?: string | null;
             };
             path: {

@@ -230,7 +230,7 @@ impl Tools {
                 let message = "memory_modifications is not a JSON object";
                 Error::new(Code::RequestInvalid, message).because(&error)
             })?;
-        let from = self.continue_session(&session, id.as_ref(), set).await?;
+        let from = Box::pin(self.continue_session(&session, id.as_ref(), set)).await?;
         let place = from.as_ref().map_or("where it stood", |from| from.as_str());
         let message = format!("Session resumed successfully from {place}");
         Ok(json!({
@@ -280,7 +280,7 @@ impl Tools {
         Ok(json!({"session_id": forked, "forked_from": session, "checkpoint_id": id}))
     }
 
-    /// Answers a graph that runs here while other branches run, one of the server there, and one that
+    /// Answers a graph that runs here while other branches run, one of the server there, and one
     /// that no process runs by continuing it here.
     async fn give_answer(&self, session: &SessionId, wait: &WaitId, answer: Value) -> Result<()> {
         if let Some(run) = self.0.runs.handle(session)
@@ -296,7 +296,7 @@ impl Tools {
         self.0.runs.ended(session).await;
         let answered = piton_graph::answer(&self.host()?.store, session, wait, answer).await;
         answered.map_err(|error| graphs::owned(&self.0.cx, error))?;
-        self.continue_session(session, None, Map::new()).await?;
+        Box::pin(self.continue_session(session, None, Map::new())).await?;
         Ok(())
     }
 
