@@ -62,7 +62,8 @@ async fn nothing_is_lost_by_an_end_on_a_full_disk() {
     ctl::signal(run.pid, Signal::TERM);
     let log = run.folder().join("agentctl.log");
     let says = |words: &str| fs::read_to_string(&log).unwrap().contains(words);
-    ctl::until("it says that it stays", async || says("It stays until all is written")).await;
+    ctl::until("it says that it stays", async || says("agentctl stays until the spool is written"))
+        .await;
     assert_eq!(executor.probe(&run.execution).await, Probe::Alive);
     assert_eq!(client.health().await.unwrap().spool.last, written, "nothing could be written");
     let agents: Vec<_> = run.processes().into_iter().filter(|left| left.pid != run.pid).collect();

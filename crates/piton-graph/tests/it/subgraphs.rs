@@ -214,7 +214,7 @@ async fn a_failure_inside_takes_the_edge_of_the_graph_around() {
 }
 
 #[tokio::test]
-async fn a_cycle_around_a_subgraph_begins_it_anew() {
+async fn a_cycle_around_a_subgraph_begins_it_again() {
     let world = World::new();
     let inner = Graph::builder("inner")
         .input("n", ValueType::Integer)
