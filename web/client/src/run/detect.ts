@@ -97,6 +97,9 @@ export function refuse(reason: RefusalReason, checkpoint: RunCheckpoint | null):
 export async function takeRun(lock: TabLock, chatId: string): Promise<HeldLock> {
   const held = await lock.acquire(chatId);
   if (held) return held;
-  const owner = (await lock.ownerOf(chatId)) ?? "owned_by_other_tab";
-  throw new RunError(owner, SENTENCES[owner]);
+  throw errorOf((await lock.ownerOf(chatId)) ?? "owned_by_other_tab");
+}
+
+export function errorOf(reason: RefusalReason): RunError {
+  return new RunError(reason, SENTENCES[reason]);
 }

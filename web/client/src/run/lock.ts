@@ -5,7 +5,7 @@
  */
 import { activeKey } from "./checkpoint.js";
 import type { Fence, RunStorage } from "./storage.js";
-import { type Clock, messageOf, RunError, systemClock } from "./types.js";
+import { type Clock, messageOf, newId, RunError, systemClock } from "./types.js";
 
 export interface HeldLock {
   readonly owner: string;
@@ -39,7 +39,8 @@ export interface TabLockOptions {
 const HELD_HERE = new Map<string, string>();
 
 /** A page that was just left may hold its lock for a moment. */
-const RELEASE_GRACE_MS = 400;
+const GRACE_ATTEMPTS = 8;
+const GRACE_MS = 50;
 /** A living owner answers within this time. */
 const ANSWER_TIMEOUT_MS = 700;
 const POLL_MS = 2_000;
@@ -67,35 +68,37 @@ class WebLock implements TabLock {
   readonly #clock: Clock;
   readonly #options: TabLockOptions;
   readonly #mine: Map<string, string>;
-
   readonly #locks: LockManager;
 
   constructor(locks: LockManager, options: TabLockOptions) {
     this.#locks = locks;
-    this.#clock = options.clock ?? systemClock;
     this.#options = options;
+    this.#clock = options.clock ?? systemClock;
     this.#mine = options.heldHere ?? HELD_HERE;
   }
 
   async acquire(chatId: string): Promise<HeldLock | null> {
-    const name = activeKey(chatId);
-    const until = this.#clock.now() + RELEASE_GRACE_MS;
-    for (;;) {
-      const held = await this.#tryAcquire(chatId, name);
-      if (held || this.#clock.now() >= until) return held;
-      await pause(this.#clock, 50);
+    return this.#patiently(() => this.#tryAcquire(chatId), (held) => held !== null);
+  }
+
+  /** Attempts are counted, not timed: the clock may be set back meanwhile. */
+  async #patiently<T>(attempt: () => Promise<T>, isEnough: (found: T) => boolean): Promise<T> {
+    for (let left = GRACE_ATTEMPTS; ; left--) {
+      const found = await attempt();
+      if (left === 0 || isEnough(found)) return found;
+      await pause(this.#clock, GRACE_MS);
     }
   }
 
-  #tryAcquire(chatId: string, name: string): Promise<HeldLock | null> {
+  #tryAcquire(chatId: string): Promise<HeldLock | null> {
     if (this.#mine.has(chatId)) return Promise.resolve(null);
     return new Promise((resolve, reject) => {
-      const ended = this.#locks.request(name, { ifAvailable: true }, (lock) => {
+      const ended = this.#locks.request(activeKey(chatId), { ifAvailable: true }, (lock) => {
         if (!lock) {
           resolve(null);
           return undefined;
         }
-        const owner = newOwner();
+        const owner = newId();
         this.#mine.set(chatId, owner);
         flag(this.#options, chatId, { owner, at: this.#clock.now() });
         return new Promise<void>((free) => {
@@ -113,16 +116,12 @@ class WebLock implements TabLock {
     });
   }
 
-  async ownerOf(chatId: string): Promise<LockOwner | null> {
-    const name = activeKey(chatId);
-    const until = this.#clock.now() + RELEASE_GRACE_MS;
-    for (;;) {
+  ownerOf(chatId: string): Promise<LockOwner | null> {
+    return this.#patiently(async () => {
       const { held = [] } = await this.#locks.query();
-      if (!held.some((lock) => lock.name === name)) return null;
-      if (this.#mine.has(chatId)) return "owned_by_this_page";
-      if (this.#clock.now() >= until) return "owned_by_other_tab";
-      await pause(this.#clock, 50);
-    }
+      if (!held.some((lock) => lock.name === activeKey(chatId))) return null;
+      return this.#mine.has(chatId) ? "owned_by_this_page" : "owned_by_other_tab";
+    }, (owner) => owner !== "owned_by_other_tab");
   }
 
   async whenFree(chatId: string, signal: AbortSignal): Promise<void> {
@@ -147,7 +146,7 @@ class LeaseLock implements TabLock {
     if (this.#mine.has(chatId)) return null;
     const seen = await this.#storage.updateLease(chatId, (lease) => lease);
     if (seen && (await this.#isAlive(chatId, seen.owner))) return null;
-    const owner = newOwner();
+    const owner = newId();
     const taken = await this.#storage.updateLease(chatId, (lease) =>
       lease?.owner === seen?.owner ? { owner, epoch: (lease?.epoch ?? 0) + 1 } : lease,
     );
@@ -206,11 +205,6 @@ class LeaseLock implements TabLock {
 
 function openChannel(chatId: string): BroadcastChannel | null {
   return typeof BroadcastChannel === "undefined" ? null : new BroadcastChannel(activeKey(chatId));
-}
-
-function newOwner(): string {
-  // randomUUID is missing where Web Locks are: outside of a secure context.
-  return crypto.getRandomValues(new Uint32Array(3)).join("-");
 }
 
 function pause(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {

@@ -5,10 +5,10 @@
 import { bytesOf, trimMessages, WARN_BYTES } from "./checkpoint.js";
 import { takeRun } from "./detect.js";
 import type { HeldLock, TabLock } from "./lock.js";
-import type { RunStorage } from "./storage.js";
+import { lockLost, type RunStorage } from "./storage.js";
 import { safely, type RunTelemetry } from "./telemetry.js";
 import {
-  CHECKPOINT_VERSION, type Clock, type LoopPhase, messageOf, RunError, type RunCheckpoint, type RunIdentity,
+  CHECKPOINT_VERSION, type Clock, type LoopPhase, messageOf, newId, RunError, type RunCheckpoint, type RunIdentity,
   type RunMessage, systemClock,
 } from "./types.js";
 
@@ -50,7 +50,7 @@ export interface CoderState {
 const FLUSH_EVERY_MS = 400;
 
 export class RunRecorder {
-  readonly runId = crypto.getRandomValues(new Uint32Array(2)).join("-");
+  readonly runId = newId();
   /** How often the page was hidden or frozen since the run began. */
   suspensions = 0;
   /** Set when another tab has taken the run over. */
@@ -156,18 +156,21 @@ export class RunRecorder {
     await this.#save();
   }
 
-  /** Before the tools are run: the calls are on the disk before anything happens. */
+  /**
+   * Before the tools are run: the calls are on the disk before anything happens. Throws `lock_lost` when another
+   * tab has the run: then nothing may be run.
+   */
   async startTools(assistant: RunMessage): Promise<void> {
     this.outputReceived();
     this.#phase = "executing_tools";
     this.push(assistant);
-    this.#accumulated = "";
-    this.#thinking = "";
     await this.#save();
+    if (!this.#held) throw lockLost();
   }
 
   /** All results of the parallel calls, or that of the change behind them. */
   async toolResults(results: RunMessage[]): Promise<void> {
+    this.#phase = "executing_tools";
     this.push(...results);
     await this.#save();
   }
@@ -187,12 +190,15 @@ export class RunRecorder {
       });
     } finally {
       this.#coderActive = false;
-      this.#phase = "executing_tools";
+      // The phase stays until the result is there: what the coder reported is all that is known of its work.
+      await this.#save();
     }
   }
 
+  /** Messages of the run. An answer that is whole is one of them, and no partial answer any more. */
   push(...messages: RunMessage[]): void {
     this.#delta.push(...messages);
+    if (messages.some((message) => message.role === "assistant")) this.#accumulated = this.#thinking = "";
     this.#written = null;
     this.#isDirty = true;
   }

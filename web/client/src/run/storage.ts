@@ -4,6 +4,7 @@
  * lost when the browser is killed. The newer valid copy counts.
  */
 import { checkpointKey, isMessage, parseCheckpoint, type Parsed, type Tombstone } from "./checkpoint.js";
+import { errorOf } from "./detect.js";
 import { CHECKPOINT_VERSION, messageOf, RunError, type Clock, type RunCheckpoint, type RunMessage, systemClock } from "./types.js";
 
 export type StorageProblem =
@@ -60,6 +61,8 @@ export interface BrowserStorageOptions {
   clock?: Clock;
 }
 
+type Saved = Extract<Parsed, { kind: "checkpoint" | "cleared" }>;
+
 /** Of a longer answer localStorage, which has 5 MB for the whole site, gets the end; IndexedDB has all of it. */
 const LOCAL_ANSWER_CHARS = 128 * 1024;
 const OPEN_TIMEOUT_MS = 3_000;
@@ -78,8 +81,8 @@ class BrowserStorage implements RunStorage {
   readonly #clock: Clock;
   #database: IDBDatabase | null = null;
   #opening: Promise<IDBDatabase | null> | null = null;
-  /** A text of this length did not fit; longer ones are not tried. */
-  #refusedLength = Infinity;
+  /** There is one, even if it cannot be opened now. */
+  #hasDatabase = false;
   readonly #listeners = new Set<(problem: StorageProblem, detail: string) => void>();
   readonly #reported = new Set<StorageProblem>();
 
@@ -88,15 +91,15 @@ class BrowserStorage implements RunStorage {
     this.#name = options.databaseName ?? "piton_run";
     this.#local = options.localStorage === undefined ? globalLocalStorage() : options.localStorage;
     this.#factory = options.indexedDB === undefined ? (globalThis.indexedDB ?? null) : options.indexedDB;
-    if (!this.#local) this.#report("local_storage_unavailable", "No localStorage");
-    if (!this.#factory) this.#report("indexed_db_unavailable", "No IndexedDB");
+    if (!this.#local) this.#report("local_storage_unavailable");
+    if (!this.#factory) this.#report("indexed_db_unavailable");
   }
 
   async load(chatId: string, forWriting?: "forWriting"): Promise<Loaded> {
     const problems = new Set<StorageProblem>();
     const fromLocal = this.#readLocal(chatId);
     const fromDatabase = await this.#readDatabase(chatId, problems);
-    const found: Parsed[] = [];
+    const found: Saved[] = [];
     for (const [raw, setAside] of [
       [fromLocal, (text: string) => this.#setLocalAside(checkpointKey(chatId), text)],
       [fromDatabase, (text: string) => this.#moveAside("checkpoints", chatId, text)],
@@ -112,8 +115,7 @@ class BrowserStorage implements RunStorage {
         if (forWriting) await setAside(String(raw));
       } else found.push(parsed);
     }
-    const position = (parsed: Parsed) =>
-      parsed.kind === "checkpoint" ? parsed.checkpoint.writeSeq : parsed.kind === "cleared" ? parsed.tombstone.writeSeq : -1;
+    const position = (parsed: Saved) => (parsed.kind === "cleared" ? parsed.tombstone : parsed.checkpoint).writeSeq;
     // A clear outranks a checkpoint of the same position: it was written behind it.
     found.sort((a, b) => position(b) - position(a) || (a.kind === "cleared" ? -1 : 1));
     const newest = found[0];
@@ -144,16 +146,19 @@ class BrowserStorage implements RunStorage {
       savedAt: this.#clock.now(),
     };
     const text = JSON.stringify(tombstone);
-    // First a note in both, then the removal: killed between any two steps, no older copy counts again.
-    await this.#write(chatId, text, text);
-    // Unless the next run has written already.
-    if (this.#readLocal(chatId) === text) this.#removeLocal(checkpointKey(chatId));
+    const before = this.#readLocal(chatId);
+    try {
+      // First a note in both, then the removal: killed between any two steps, no older copy counts again.
+      await this.#write(chatId, text, text);
+    } finally {
+      // Unless the next run has written already.
+      const left = this.#readLocal(chatId);
+      if (left === text || left === before) this.#removeLocal(checkpointKey(chatId));
+    }
   }
 
   async updateLease(chatId: string, update: (lease: Lease | null) => Lease | null): Promise<Lease | null> {
     const database = await this.#open();
-    // Without any store two tabs could not know of each other.
-    if (!database && !this.#writeLocal("run_probe", "1")) throw new RunError("storage_unavailable", "No storage");
     if (!database) return this.#updateLocalLease(chatId, update);
     return this.#transaction(database, ["leases"], "readwrite", (transaction, done) => {
       const store = transaction.objectStore("leases");
@@ -170,7 +175,7 @@ class BrowserStorage implements RunStorage {
   }
 
   async loadConversation(chatId: string): Promise<RunMessage[]> {
-    const database = await this.#open();
+    const database = await this.#openForConversation();
     const raw = database ? await this.#get(database, "conversations", chatId) : this.#getLocal(conversationKey(chatId));
     const messages = parseMessages(raw);
     if (messages) return messages;
@@ -183,14 +188,14 @@ class BrowserStorage implements RunStorage {
 
   async saveConversation(chatId: string, messages: RunMessage[]): Promise<void> {
     const text = JSON.stringify(messages);
-    const database = await this.#open();
+    const database = await this.#openForConversation();
     if (database) {
       await this.#transaction<void>(database, ["conversations"], "readwrite", (transaction, done) => {
         transaction.objectStore("conversations").put(text, chatId);
         done();
       });
     } else if (!this.#writeLocal(conversationKey(chatId), text)) {
-      throw new RunError("storage_failed", `No store took the conversation`);
+      throw new RunError("storage_failed", "No store took the conversation");
     }
   }
 
@@ -221,7 +226,7 @@ class BrowserStorage implements RunStorage {
       ? into(this.#database)
       : this.#open().then((database) => {
           if (database) return into(database);
-          throw new RunError("indexed_db_unavailable", "No IndexedDB");
+          throw errorOf("storage_unavailable");
         });
     return written.then(
       () => {
@@ -240,7 +245,10 @@ class BrowserStorage implements RunStorage {
 
   async #readDatabase(chatId: string, problems: Set<StorageProblem>): Promise<unknown> {
     const database = await this.#open();
-    if (!database) return null;
+    if (!database) {
+      if (this.#hasDatabase) problems.add("indexed_db_failed");
+      return null;
+    }
     try {
       void this.#pruneTombstones(database);
       return await this.#get(database, "checkpoints", chatId);
@@ -272,6 +280,13 @@ class BrowserStorage implements RunStorage {
     }).catch(() => undefined);
   }
 
+  /** A conversation is in one store: where the database has it, localStorage is no second place for it. */
+  async #openForConversation(): Promise<IDBDatabase | null> {
+    const database = await this.#open();
+    if (database || !this.#hasDatabase) return database;
+    throw errorOf("storage_unavailable");
+  }
+
   #open(): Promise<IDBDatabase | null> {
     if (this.#database) return Promise.resolve(this.#database);
     this.#opening ??= this.#openOnce().finally(() => {
@@ -288,7 +303,10 @@ class BrowserStorage implements RunStorage {
         this.#report("indexed_db_unavailable", why);
         resolve(null);
       };
-      const timer = this.#clock.setTimeout(() => give("It did not open in time"), OPEN_TIMEOUT_MS);
+      const timer = this.#clock.setTimeout(() => {
+        this.#hasDatabase = true;
+        give("It did not open in time");
+      }, OPEN_TIMEOUT_MS);
       try {
         const request = factory.open(this.#name, 1);
         request.onupgradeneeded = () => {
@@ -296,6 +314,8 @@ class BrowserStorage implements RunStorage {
         };
         request.onerror = () => {
           this.#clock.clearTimeout(timer);
+          // Of a newer version of this package: there, but not readable.
+          this.#hasDatabase ||= request.error?.name === "VersionError";
           give(messageOf(request.error));
         };
         request.onsuccess = () => {
@@ -308,6 +328,7 @@ class BrowserStorage implements RunStorage {
           database.onversionchange = forget;
           database.onclose = forget;
           this.#database = database;
+          this.#hasDatabase = true;
           this.#reported.delete("indexed_db_unavailable");
           resolve(database);
         };
@@ -358,21 +379,15 @@ class BrowserStorage implements RunStorage {
 
   #writeLocal(key: string, text: string): boolean {
     if (!this.#local) return false;
-    if (text.length < this.#refusedLength) {
-      try {
-        this.#local.setItem(key, text);
-        this.#refusedLength = Infinity;
-        this.#reported.delete("local_storage_full");
-        return true;
-      } catch (error) {
-        this.#refusedLength = Math.max(text.length, 1024);
-        const isFull = error instanceof DOMException && /quota/i.test(error.name);
-        this.#report(isFull ? "local_storage_full" : "local_storage_unavailable", messageOf(error));
-      }
+    try {
+      this.#local.setItem(key, text);
+      this.#reported.delete("local_storage_full");
+      return true;
+    } catch (error) {
+      // What is there stays: an older copy is better than none, and never counts as the newest.
+      this.#report(/quota/i.test(String(error)) ? "local_storage_full" : "local_storage_unavailable", messageOf(error));
+      return false;
     }
-    // The copy there is older than this one. It goes, so that it takes no room and is not taken for the newest.
-    this.#removeLocal(key);
-    return false;
   }
 
   #removeLocal(key: string): void {
@@ -401,14 +416,17 @@ class BrowserStorage implements RunStorage {
 
   /** Without IndexedDB: written, and read again after a moment in which another tab may have written. */
   async #updateLocalLease(chatId: string, update: (lease: Lease | null) => Lease | null): Promise<Lease | null> {
-    this.#writeLocalLease(chatId, update(this.#readLocalLease(chatId)));
+    // Without any store two tabs could not know of each other.
+    if (!this.#writeLocalLease(chatId, update(this.#readLocalLease(chatId)))) throw errorOf("storage_unavailable");
     await new Promise<void>((resolve) => this.#clock.setTimeout(resolve, 100 + Math.random() * 100));
     return this.#readLocalLease(chatId);
   }
 
-  #writeLocalLease(chatId: string, lease: Lease | null): void {
-    if (lease) this.#writeLocal(leaseKey(chatId), JSON.stringify(lease));
-    else this.#removeLocal(leaseKey(chatId));
+  #writeLocalLease(chatId: string, lease: Lease | null): boolean {
+    const isWritten = lease !== null && this.#writeLocal(leaseKey(chatId), JSON.stringify(lease));
+    // An older lease would shut its new owner out.
+    if (!isWritten) this.#removeLocal(leaseKey(chatId));
+    return isWritten || !lease;
   }
 
   #readLocalLease(chatId: string): Lease | null {
@@ -419,7 +437,7 @@ class BrowserStorage implements RunStorage {
     }
   }
 
-  #report(problem: StorageProblem, detail: string): void {
+  #report(problem: StorageProblem, detail = ""): void {
     if (this.#reported.has(problem)) return;
     this.#reported.add(problem);
     for (const listener of this.#listeners) listener(problem, detail);
@@ -468,6 +486,6 @@ function conversationKey(chatId: string): string {
   return `run_conversation_${chatId}`;
 }
 
-function lockLost(): RunError {
+export function lockLost(): RunError {
   return new RunError("lock_lost", "Another tab has taken the run over.");
 }

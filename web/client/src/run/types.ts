@@ -92,3 +92,8 @@ export class RunError extends Error {
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
+
+/** `randomUUID` is missing where Web Locks are: outside of a secure context. */
+export function newId(): string {
+  return crypto.getRandomValues(new Uint32Array(3)).join("-");
+}

@@ -1,9 +1,19 @@
 import { describe, expect, test } from "vitest";
 
-import type { RunCheckpoint, RunError, StorageProblem } from "../../src/run/index.js";
-import { Browser, checkpoint, TestStorage } from "./helpers.js";
+import { detectInterruptedRun, type RunCheckpoint, type RunError, type StorageProblem } from "../../src/run/index.js";
+import { Browser, checkpoint, say, testRun, TestStorage } from "./helpers.js";
 
 const KEY = "run_checkpoint_chat";
+
+/** Deletes the database, which makes every connection close. */
+function closeDatabase(browser: Browser): Promise<string> {
+  return new Promise((resolve) => {
+    const opening = browser.factory.open("piton_run", 2);
+    opening.onupgradeneeded = () => opening.transaction?.abort();
+    opening.onerror = () => resolve("closed");
+    opening.onsuccess = () => resolve("opened");
+  });
+}
 
 describe("the two stores", () => {
   test("localStorage has a checkpoint before save returns", () => {
@@ -100,7 +110,7 @@ describe("stores that cannot be used", () => {
     return problems;
   };
 
-  test("a full localStorage: IndexedDB has it, and the stale copy is gone", async () => {
+  test("a full localStorage: IndexedDB has it, and the older copy does not count", async () => {
     const browser = new Browser();
     const storage = browser.storage();
     const problems = problemsOf(storage);
@@ -108,10 +118,72 @@ describe("stores that cannot be used", () => {
     browser.local.limit = 2_000;
     await storage.save(checkpoint({ accumulated: "x".repeat(5_000_000), writeSeq: 2 }));
     expect(problems).toEqual(["local_storage_full"]);
-    expect(browser.local.getItem(KEY)).toBeNull();
     expect((await storage.load("chat")).checkpoint?.accumulated).toHaveLength(5_000_000);
     await storage.save(checkpoint({ accumulated: "small again", writeSeq: 3 }));
     expect(browser.local.getItem(KEY)).toContain("small again");
+  });
+
+  test("a full localStorage without IndexedDB: what was saved before stays, and a cleared run is gone", async () => {
+    const browser = new Browser();
+    const storage = browser.storage({ indexedDB: null });
+    const messages = [{ role: "user", content: "go" }];
+    await storage.save(checkpoint({ accumulated: "small" }));
+    await storage.saveConversation("chat", messages);
+    browser.local.limit = 20;
+    await expect(storage.save(checkpoint({ accumulated: "larger", writeSeq: 2 }))).rejects.toMatchObject({ code: "storage_failed" });
+    await expect(storage.saveConversation("chat", [...messages, ...messages])).rejects.toMatchObject({ code: "storage_failed" });
+    expect((await storage.load("chat")).checkpoint?.accumulated).toBe("small");
+    expect(await storage.loadConversation("chat")).toEqual(messages);
+    await storage.clear("chat", 3).catch(() => undefined);
+    expect((await storage.load("chat")).checkpoint).toBeNull();
+  });
+
+  test("a database that does not open in time, or is of a newer version: no second conversation begins", async () => {
+    const silent = { open: () => ({}) } as unknown as IDBFactory;
+    const newer = new Browser();
+    await new Promise<void>((resolve) => {
+      const opening = newer.factory.open("piton_run", 2);
+      opening.onsuccess = () => {
+        opening.result.close();
+        resolve();
+      };
+    });
+    for (const factory of [silent, newer.factory]) {
+      const browser = new Browser();
+      browser.clock.setTimeout = (run, ms) => setTimeout(run, ms / 100);
+      const storage = browser.storage({ indexedDB: factory });
+      await expect(storage.loadConversation("chat")).rejects.toMatchObject({ code: "storage_unavailable" });
+      await expect(storage.saveConversation("chat", [])).rejects.toMatchObject({ code: "storage_unavailable" });
+      expect([...browser.local.values.keys()]).toEqual([]);
+      // The checkpoint may be there: it is not said that there is none.
+      expect(await detectInterruptedRun({ chatId: "chat", storage, lock: browser.locks.tab() })).toMatchObject({ reason: "storage_unavailable" });
+      await storage.save(checkpoint({ accumulated: "kept" }));
+      expect((await storage.load("chat")).checkpoint?.accumulated).toBe("kept");
+    }
+  });
+
+  test("a database that is lost while the page works: the conversation waits for it, the run keeps its messages", async () => {
+    const browser = new Browser();
+    let isLost = false;
+    const factory = { open: (name: string, version: number) => {
+      if (isLost) throw new DOMException("lost", "UnknownError");
+      return browser.factory.open(name, version);
+    } } as unknown as IDBFactory;
+    const storage = browser.storage({ indexedDB: factory });
+    const { run } = testRun(browser, async function* () {
+      yield say("Half ");
+      isLost = true;
+      // As when the browser closes it by force.
+      const transaction = await closeDatabase(browser);
+      expect(transaction).toBe("closed");
+      yield say("whole");
+    }, { storage });
+    expect(await run.send("go")).toBe("completed");
+    isLost = false;
+    const next = testRun(browser, () => [], { storage: browser.storage() });
+    expect(await next.run.open()).toMatchObject({ status: "offered" });
+    await next.run.recovery.dismiss();
+    expect((await browser.storage().loadConversation("chat")).map((message) => message.content)).toEqual(["go", "Half whole"]);
   });
 
   test("localStorage disabled", async () => {
