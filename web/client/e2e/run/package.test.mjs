@@ -27,7 +27,8 @@ after(async () => {
 });
 
 const MAIN = (from) => `
-import { createRun, gitTruth } from "${from("run")}";
+import { createRun } from "${from("run")}";
+import { gitTruth } from "${from("run/git")}";
 import { defineResumeBanner } from "${from("run/banner")}";
 import { openAiStream } from "${from("run/openai")}";
 const chat = new URLSearchParams(location.search).get("chat");

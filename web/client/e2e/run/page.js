@@ -1,6 +1,7 @@
 // A page with a run, as an app would write it. Its parameters come in the address.
 import { defineResumeBanner } from "/dist/run/banner.js";
-import { createRun, gitTruth, systemClock, tabLock, browserStorage } from "/dist/run/index.js";
+import { gitTruth } from "/dist/run/git.js";
+import { createRun, systemClock, tabLock, browserStorage } from "/dist/run/index.js";
 import { openAiStream } from "/dist/run/openai.js";
 
 const given = new URLSearchParams(location.search);

@@ -1,5 +1,6 @@
 // A React app with the hook, and the same with a loop of its own.
-import { browserStorage, gitTruth } from "piton-client/run";
+import { browserStorage } from "piton-client/run";
+import { gitTruth } from "piton-client/run/git";
 import { instrument } from "piton-client/run/instrument";
 import { openAiStream } from "piton-client/run/openai";
 import { useResumableRun } from "piton-client/run/react";

@@ -1,7 +1,8 @@
 // What an app writes: compiled against the packed package, from outside, as bundlers and as Node resolve it.
 import { PitonClient, type Schemas, SessionStore } from "piton-client";
-import { createRun, detectInterruptedRun, gitTruth, type Run, RunError, type RunState, tabLock, browserStorage } from "piton-client/run";
+import { createRun, detectInterruptedRun, type Run, RunError, type RunState, tabLock, browserStorage } from "piton-client/run";
 import { defineResumeBanner, type ResumeBannerElement } from "piton-client/run/banner";
+import { gitTruth } from "piton-client/run/git";
 import { instrument } from "piton-client/run/instrument";
 import { openAiStream } from "piton-client/run/openai";
 import { type JoinedJob, joinJob, pitonSandbox } from "piton-client/run/piton";

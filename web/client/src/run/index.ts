@@ -13,7 +13,7 @@ export {
 export { browserStorage, type BrowserStorageOptions, type Loaded, type RunStorage, type StorageProblem } from "./storage.js";
 export { callLine, CHANGED_FILES_MAX, type InterruptionFindings, interruptionSummary, type Truth } from "./summary.js";
 export type { RunTelemetry, RunTelemetryEvent } from "./telemetry.js";
-export { type Exec, type ExecResult, gitTruth, type NullableIdentity, type Sandbox } from "./truth.js";
+export type { NullableIdentity, Sandbox } from "./truth.js";
 export {
   CHECKPOINT_VERSION, type Clock, type LoopPhase, type RunCheckpoint, RunError, type RunIdentity, type RunMessage,
   systemClock, type ToolCall,

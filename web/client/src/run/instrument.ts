@@ -3,6 +3,7 @@ import { type PartOptions, partsOf } from "./parts.js";
 import type { RunRecorder } from "./recorder.js";
 import type { Recovery, RestoredRun } from "./recovery.js";
 import { CLOSED } from "./run.js";
+import { lockLost } from "./storage.js";
 import { RunError, type RunMessage } from "./types.js";
 
 export interface OwnLoop {
@@ -64,7 +65,7 @@ export function instrument<Args extends unknown[]>(
       deltaMessages: restored ? restored.deltaMessages : [],
       ...(restored ? { resumes: restored.checkpoint } : {}),
     });
-    recorder.onLost = () => own.stopping.abort(new RunError("lock_lost", "Another tab has taken the run over."));
+    recorder.onLost = () => own.stopping.abort(lockLost());
     own.recorder = recorder;
     const suspensions = recorder.suspensions;
     try {
@@ -76,7 +77,10 @@ export function instrument<Args extends unknown[]>(
     } catch (error) {
       const isInterrupted = recorder.suspensions > suspensions || recorder.isResumeUnanswered;
       const isLost = codeOf(signal) === "lock_lost" || codeOf(signal) === CLOSED;
-      await recorder.end((isInterrupted || isLost) && !recorder.isAborted ? "keep" : "clear");
+      const isKept = (isInterrupted || isLost) && !recorder.isAborted;
+      await recorder.end(isKept ? "keep" : "clear");
+      // Offered without a reload, too. What becomes of a resumed run is said by `resume`.
+      if (isKept && !isLost && !restored) await parts.recovery.check();
       throw error;
     }
   };

@@ -1,4 +1,5 @@
 /** What a run and an instrumented loop are made of. */
+import { TRUTH_TIMEOUT_MS, within } from "./limit.js";
 import { tabLock, type TabLock } from "./lock.js";
 import { RunRecorder } from "./recorder.js";
 import { type Conversation, Recovery, type RestoredRun } from "./recovery.js";
@@ -30,7 +31,7 @@ export function partsOf(options: PartOptions, onResume: (restored: RestoredRun) 
     clock, storage, lock, conversation,
     recovery: new Recovery({ ...shared, sandbox, conversation, onResume }),
     async newRecorder(provider, model) {
-      const current = await sandbox.identity();
+      const current = await within(clock, limits?.truthTimeoutMs ?? TRUTH_TIMEOUT_MS, () => sandbox.identity());
       const identity = {
         sandboxSessionId: current.sandboxSessionId ?? "",
         activeBranch: current.activeBranch ?? "",

@@ -3,7 +3,8 @@
  * with the workspace and continued. Headless; the banner is one way to show it.
  */
 import { openCalls, withOpenCallsAnswered } from "./checkpoint.js";
-import { detectInterruptedRun, type RefusalReason, refusalOf, refuse, takeRun } from "./detect.js";
+import { detectInterruptedRun, MAX_AGE_MS, type RefusalReason, refusalOf, refuse, takeRun } from "./detect.js";
+import { TRUTH_TIMEOUT_MS, within } from "./limit.js";
 import type { LockOwner, TabLock } from "./lock.js";
 import type { RunStorage } from "./storage.js";
 import { interruptionSummary, type Truth } from "./summary.js";
@@ -66,7 +67,6 @@ export interface RecoveryOptions {
   truthTimeoutMs?: number | undefined;
 }
 
-const TRUTH_TIMEOUT_MS = 15_000;
 /** What the model is asked behind the summary. */
 const REQUEST = "Continue where you left off.";
 
@@ -100,31 +100,25 @@ export class Recovery {
 
   /** Looks for an interrupted run. Ask again when sandbox, branch or repository change. */
   async check(): Promise<RecoveryState> {
-    const { chatId, storage, lock, sandbox, maxAgeMs } = this.#options;
+    const { chatId, storage, lock } = this.#options;
     this.#waiting?.abort();
-    const unknown: NullableIdentity = { sandboxSessionId: null, activeBranch: null, repoId: null };
-    const current = await Promise.resolve().then(() => sandbox.identity()).catch(() => unknown);
+    const current = await this.#identity();
     const found = await detectInterruptedRun({
-      chatId, storage, lock, current, clock: this.#clock, maxAgeMs,
+      chatId, storage, lock, current, clock: this.#clock, maxAgeMs: this.#maxAgeMs(),
     });
-    if (!found.offered) {
-      const { reason, sentence, checkpoint } = found;
-      if (reason !== "no_checkpoint") this.#report({ type: "refused", chatId, phase: checkpoint?.phase ?? null, reason });
-      if (isOwned(reason)) this.#checkWhenFree();
-      return this.#set({ status: "none", reason, sentence, checkpoint });
-    }
+    if (!found.offered) return this.#refused(found.reason, found.checkpoint);
     const { checkpoint, ageMs } = found;
     if (checkpoint.jobId !== null) {
       const sentence = "The run continues on the server.";
       return this.#set({ status: "job", jobId: checkpoint.jobId, sentence, checkpoint });
     }
     this.#report({ type: "interrupted", chatId, phase: checkpoint.phase, ageMs });
-    return this.#set({ status: "offered", sentence: offer(checkpoint), checkpoint, problem: null });
+    return this.#offer(checkpoint, null);
   }
 
   /** Continues the run, on the user's word only. */
   async resume(how: { withoutTruth?: boolean } = {}): Promise<RecoveryState> {
-    const { chatId, storage, sandbox, conversation, maxAgeMs } = this.#options;
+    const { chatId, storage, conversation } = this.#options;
     const before = this.#state;
     if (before.status !== "offered") return before;
     const asked = this.#clock.now();
@@ -132,17 +126,20 @@ export class Recovery {
     try {
       // Another tab may have ended the run since it was offered, and time has passed.
       const { checkpoint } = await storage.load(chatId);
-      if (!checkpoint) return this.#set({ status: "none", ...refuse("no_checkpoint", null) });
+      if (!checkpoint) return this.#refused("no_checkpoint");
       const owner = await this.#options.lock.ownerOf(chatId);
       if (owner) return this.#refused(owner, checkpoint);
-      const current = await Promise.resolve().then(() => sandbox.identity()).catch(() => null);
-      const refusal = refusalOf(checkpoint, current ?? {}, asked, maxAgeMs);
+      const [current, isGone] = await Promise.all([this.#identity(), this.#isGone()]);
+      const refusal = refusalOf(checkpoint, current, asked, this.#maxAgeMs());
       if (refusal) return this.#refused(refusal.reason, checkpoint);
-      if (await this.#isGone()) return await this.#startFresh(checkpoint);
+      if (isGone) return await this.#startFresh(checkpoint);
       const truth = how.withoutTruth ? null : await this.#truth();
       const persisted = await conversation.load();
       if (persisted.length < checkpoint.baseMessageCount) {
         throw new RunError("conversation_missing", "The conversation of the run is not complete in this browser.");
+      }
+      if (missingIn(persisted, checkpoint).isContinued) {
+        throw new RunError("conversation_continued", "The conversation was continued elsewhere.");
       }
       const restored = restore(checkpoint, persisted, truth);
       this.#report({ type: "resumed", chatId, phase: checkpoint.phase, ageMs: Math.max(0, asked - checkpoint.savedAt) });
@@ -158,13 +155,13 @@ export class Recovery {
   async dismiss(): Promise<void> {
     const { chatId, storage } = this.#options;
     await this.#alone(async () => {
-      const loaded = await storage.load(chatId);
+      const loaded = await storage.load(chatId, "forWriting");
       if (loaded.checkpoint) {
         await this.#keepInConversation(loaded.checkpoint);
         this.#report({ type: "dismissed", chatId, phase: loaded.checkpoint.phase });
       }
       await storage.clear(chatId, loaded.writeSeq + 1);
-      this.#set({ status: "none", ...refuse("no_checkpoint", null) });
+      this.#refused("no_checkpoint");
     });
   }
 
@@ -172,7 +169,10 @@ export class Recovery {
   async giveUp(): Promise<void> {
     const { checkpoint } = await this.#options.storage.load(this.#options.chatId);
     // What a server owns is refused by the recorder, under the lock.
-    if (checkpoint && !checkpoint.jobId) await this.dismiss();
+    if (checkpoint?.jobId) return;
+    if (checkpoint) await this.dismiss();
+    // What was said about the last run does not stay on the screen during the next one.
+    else this.#refused("no_checkpoint");
   }
 
   /** As the owner of the run. Throws as `takeRun` does. */
@@ -192,7 +192,7 @@ export class Recovery {
     if (isOwned(code)) return this.#refused(code, checkpoint);
     if (code === "lock_lost") return this.#refused("owned_by_other_tab", checkpoint);
     const problem = { code, sentence: messageOf(error), canResumeWithoutTruth: code === "truth_unavailable" };
-    return this.#set({ status: "offered", sentence: offer(checkpoint), checkpoint, problem });
+    return this.#offer(checkpoint, problem);
   }
 
   /** Stops waiting for the end of a run that is active. */
@@ -200,30 +200,35 @@ export class Recovery {
     this.#waiting?.abort();
   }
 
+  /** An answer of the sandbox, which may be gone or behind a dead connection. */
+  #ask<T>(question: () => T | Promise<T>): Promise<T> {
+    return within(this.#clock, this.#options.truthTimeoutMs ?? TRUTH_TIMEOUT_MS, question);
+  }
+
+  /** What cannot be known now is not compared. */
+  #identity(): Promise<Partial<NullableIdentity>> {
+    return this.#ask<Partial<NullableIdentity>>(() => this.#options.sandbox.identity()).catch(() => ({}));
+  }
+
   async #truth(): Promise<Truth> {
     const limit = new AbortController();
-    const timeoutMs = this.#options.truthTimeoutMs ?? TRUTH_TIMEOUT_MS;
-    let timer: unknown;
-    const late = new Promise<never>((_, reject) => {
-      timer = this.#clock.setTimeout(() => {
-        limit.abort();
-        reject(new Error(`no answer within ${timeoutMs / 1000} s`));
-      }, timeoutMs);
-    });
     try {
-      return await Promise.race([this.#options.sandbox.truth(limit.signal), late]);
+      return await this.#ask(() => this.#options.sandbox.truth(limit.signal));
     } catch (error) {
+      limit.abort();
       throw new RunError("truth_unavailable", `The state of the workspace cannot be read: ${messageOf(error)}`, { cause: error });
-    } finally {
-      this.#clock.clearTimeout(timer);
     }
   }
 
   /** Only a sandbox that is known to be gone counts: one that cannot be reached may be back in a minute. */
   async #isGone(): Promise<boolean> {
     const { sandbox } = this.#options;
-    if (!sandbox.isAlive) return false;
-    return (await sandbox.isAlive().catch(() => true)) === false;
+    return (await this.#ask(async () => sandbox.isAlive?.()).catch(() => true)) === false;
+  }
+
+  /** A run is too old when its sandbox has ended: one that stays has no such limit. */
+  #maxAgeMs(): number | undefined {
+    return this.#options.sandbox.isPersistent ? Infinity : this.#options.maxAgeMs;
   }
 
   async #startFresh(checkpoint: RunCheckpoint): Promise<RecoveryState> {
@@ -244,14 +249,21 @@ export class Recovery {
     const persisted = await conversation.load();
     // Without the messages that it builds on, the rest has no place in the conversation.
     if (persisted.length < checkpoint.baseMessageCount) return;
-    const base = persisted.slice(0, checkpoint.baseMessageCount);
-    const kept = withOpenCallsAnswered(base.concat(checkpoint.deltaMessages));
-    if (checkpoint.accumulated) kept.push({ role: "assistant", content: checkpoint.accumulated });
-    if (kept.length > base.length) await conversation.save(kept);
+    const { messages } = missingIn(persisted, checkpoint);
+    if (messages.length > 0) await conversation.save(persisted.concat(messages));
   }
 
-  #refused(reason: RefusalReason, checkpoint: RunCheckpoint): RecoveryState {
-    this.#report({ type: "refused", chatId: this.#options.chatId, phase: checkpoint.phase, reason });
+  #offer(checkpoint: RunCheckpoint, problem: RecoveryProblem | null): RecoveryState {
+    const { phase, savedAt } = checkpoint;
+    const when = this.#clock.now() - savedAt > MAX_AGE_MS ? ` (${new Date(savedAt).toLocaleString()})` : "";
+    const sentence = `The session was interrupted${when} ${DOING[phase]}. Resume where you left off?`;
+    return this.#set({ status: "offered", sentence, checkpoint, problem });
+  }
+
+  #refused(reason: RefusalReason, checkpoint: RunCheckpoint | null = null): RecoveryState {
+    if (reason !== "no_checkpoint") {
+      this.#report({ type: "refused", chatId: this.#options.chatId, phase: checkpoint?.phase ?? null, reason });
+    }
     if (isOwned(reason)) this.#checkWhenFree();
     return this.#set({ status: "none", ...refuse(reason, checkpoint) });
   }
@@ -280,8 +292,23 @@ function isOwned(reason: string): reason is LockOwner {
   return reason === "owned_by_this_page" || reason === "owned_by_other_tab";
 }
 
-function offer(checkpoint: RunCheckpoint): string {
-  return `The session was interrupted ${DOING[checkpoint.phase]}. Resume where you left off?`;
+/**
+ * What the conversation lacks of a run: its messages and the answer that was cut off. `isContinued`: it has others in
+ * their place, of another device or a newer copy. Apps keep messages in forms of their own: only roles are compared.
+ */
+function missingIn(persisted: RunMessage[], checkpoint: RunCheckpoint): { messages: RunMessage[]; isContinued: boolean } {
+  const { baseMessageCount, deltaMessages, accumulated, trimmedMessages } = checkpoint;
+  const run = withOpenCallsAnswered(persisted.slice(0, baseMessageCount).concat(deltaMessages)).slice(baseMessageCount);
+  if (accumulated) run.push({ role: "assistant", content: accumulated });
+  const since = persisted.slice(baseMessageCount);
+  // Rounds that were left out of the checkpoint are in the conversation of an app that saved them itself.
+  if (trimmedMessages > 0 && since.length >= run.length) return { messages: [], isContinued: false };
+  let same = 0;
+  while (same < Math.min(since.length, run.length) && since[same]?.role === run[same]?.role) same++;
+  const isContinued = same < since.length;
+  // A result goes where its call is.
+  while (isContinued && run[same]?.role === "tool") same--;
+  return { messages: run.slice(same), isContinued };
 }
 
 /** The messages that a run is continued with. Pure. */

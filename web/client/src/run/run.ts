@@ -1,10 +1,11 @@
 /** The loop: ask the model, run its tools, ask again; with a checkpoint at every step. */
 import { withOpenCallsAnswered } from "./checkpoint.js";
+import { follow, within } from "./limit.js";
 import type { TabLock } from "./lock.js";
 import { type Parts, partsOf } from "./parts.js";
 import type { CoderState, RunRecorder } from "./recorder.js";
 import type { Conversation, Recovery, RecoveryState, RestoredRun } from "./recovery.js";
-import type { RunStorage } from "./storage.js";
+import { lockLost, type RunStorage } from "./storage.js";
 import { safely, type RunTelemetry } from "./telemetry.js";
 import type { Sandbox } from "./truth.js";
 import {
@@ -134,7 +135,13 @@ export class Run {
       this.#warn(code, detail);
       this.#set({ storageProblems: [...this.#state.storageProblems, code] });
     });
-    this.recovery.subscribe(() => this.#set({ recovery: this.recovery.getState() }));
+    this.recovery.subscribe(() => {
+      const { recovery: before } = this.#state;
+      const recovery = this.recovery.getState();
+      this.#set({ recovery });
+      // What was dismissed, or was ended in another tab, is in the conversation now.
+      if (before.status !== "checking" && (recovery.status === "none" || recovery.status === "fresh")) void this.#load();
+    });
   }
 
   getState = (): RunState => this.#state;
@@ -144,11 +151,23 @@ export class Run {
     return () => this.#listeners.delete(listener);
   };
 
-  /** Reads the conversation and looks for an interrupted run. Call it when the page is loaded. An active run is left alone. */
+  /**
+   * Reads the conversation and looks for an interrupted run. Call it when the page is loaded. An active run is left
+   * alone. A conversation that cannot be read is the `error` of the state.
+   */
   async open(): Promise<RecoveryState> {
     if (this.#stopping) return this.recovery.getState();
-    this.#set({ messages: await this.#parts.conversation.load() });
+    await this.#load();
     return this.recovery.check();
+  }
+
+  async #load(): Promise<void> {
+    try {
+      const messages = await this.#parts.conversation.load();
+      if (!this.#stopping) this.#set({ messages });
+    } catch (error) {
+      if (!this.#stopping) this.#set({ error: { code: "conversation_unavailable", message: messageOf(error) } });
+    }
   }
 
   /** Begins a run. An interrupted one is given up first; what it had said stays in the conversation. */
@@ -235,7 +254,7 @@ export class Run {
     this.#recorder = recorder;
     // Stopped before there was a recorder to tell.
     if (this.#isStopped) recorder.abort();
-    recorder.onLost = () => stopping.abort(new RunError("lock_lost", "Another tab has taken the run over."));
+    recorder.onLost = () => stopping.abort(lockLost());
     let suspensions = recorder.suspensions;
     try {
       const roundsMax = firstRound + (this.#options.limits?.roundsMax ?? ROUNDS_MAX);
@@ -255,7 +274,6 @@ export class Run {
           return this.#finish("completed", null, messages);
         }
         await recorder.startTools(answer);
-        // Another tab may have taken the run over: then nothing is done.
         stopping.signal.throwIfAborted();
         this.#set({ messages: [...messages], phase: "executing_tools", text: "", thinking: "" });
         await this.#runTools(recorder, messages, answer.toolCalls, stopping.signal);
@@ -308,9 +326,7 @@ export class Run {
     const { stream, tools = {}, limits = {} } = this.#options;
     const timeoutMs = limits.streamTimeoutMs ?? STREAM_TIMEOUT_MS;
     const wakeTimeoutMs = Math.min(timeoutMs, limits.wakeTimeoutMs ?? WAKE_TIMEOUT_MS);
-    const request = new AbortController();
-    const forward = () => request.abort(stop.reason);
-    stop.addEventListener("abort", forward, { once: true });
+    const { own: request, release } = follow(stop);
     const descriptions = Object.entries(tools).map(([name, tool]) => ({
       name, description: tool.description, parameters: tool.parameters ?? { type: "object", properties: {} },
     }));
@@ -321,7 +337,7 @@ export class Run {
     try {
       for (;;) {
         const late = () => new RunError("provider_timeout", `The provider sent nothing for ${timeoutMs / 1000} s.`);
-        const next = await this.#within(parts.next(), timeoutMs, wakeTimeoutMs, stop, late, recorder);
+        const next = await this.#within(() => parts.next(), timeoutMs, wakeTimeoutMs, stop, late, recorder);
         if (next.done) break;
         const part = next.value;
         onOutput();
@@ -342,14 +358,13 @@ export class Run {
       request.abort(error);
       throw error;
     } finally {
-      stop.removeEventListener("abort", forward);
+      release();
     }
     return { role: "assistant", content: text, ...(calls.length > 0 ? { toolCalls: calls } : {}) };
   }
 
   async #runTools(recorder: RunRecorder, messages: RunMessage[], calls: ToolCall[], stop: AbortSignal): Promise<void> {
-    const { tools = {} } = this.#options;
-    const kindOf = (call: ToolCall) => (Object.hasOwn(tools, call.name) ? tools[call.name]?.kind : undefined) ?? "read";
+    const kindOf = (call: ToolCall) => this.#toolOf(call)?.kind ?? "read";
     const changeAt = calls.findIndex((call) => kindOf(call) !== "read");
     const reads = changeAt < 0 ? calls : calls.slice(0, changeAt);
     const change = calls[changeAt];
@@ -371,27 +386,29 @@ export class Run {
         })
       : this.#runTool(recorder, change, stop));
     const left = behind.map((call) =>
-      resultOf(call, "Not run: nothing follows a change in the same round. Make this call again if it is needed."),
+      resultOf(call, "Not run: nothing follows a change in the same round. Make this call again if needed."),
     );
     await add([result, ...left]);
+  }
+
+  #toolOf({ name }: ToolCall): Tool | undefined {
+    const { tools = {} } = this.#options;
+    return Object.hasOwn(tools, name) ? tools[name] : undefined;
   }
 
   async #runTool(
     recorder: RunRecorder, call: ToolCall, stop: AbortSignal, onState: ToolContext["onState"] = () => undefined,
   ): Promise<RunMessage> {
-    const { tools = {}, limits = {} } = this.#options;
-    const tool = Object.hasOwn(tools, call.name) ? tools[call.name] : undefined;
+    const { limits = {} } = this.#options;
+    const tool = this.#toolOf(call);
     if (!tool) return resultOf(call, `Error: there is no tool ${call.name}.`);
     const timeoutMs = tool.timeoutMs ?? limits.toolTimeoutMs ?? TOOL_TIMEOUT_MS;
-    const working = new AbortController();
-    const forward = () => working.abort(stop.reason);
-    stop.addEventListener("abort", forward, { once: true });
+    const { own: working, release } = follow(stop);
     const before = recorder.suspensions;
     const late = () => new RunError("tool_timeout", `${call.name} did not return within ${timeoutMs / 1000} s. Its outcome is unknown.`);
     try {
       const context: ToolContext = { callId: call.id, signal: working.signal, onState };
-      const running = Promise.resolve().then(() => tool.run(call.arguments as never, context));
-      const result = await this.#within(running, timeoutMs, timeoutMs, stop, late, recorder);
+      const result = await this.#within(() => tool.run(call.arguments as never, context), timeoutMs, timeoutMs, stop, late, recorder);
       return resultOf(call, typeof result === "string" ? result : (JSON.stringify(result) ?? "done"));
     } catch (error) {
       if (stop.aborted) throw error;
@@ -400,32 +417,21 @@ export class Run {
       if (recorder.suspensions > before && !(error instanceof RunError)) throw error;
       return resultOf(call, `Error: ${messageOf(error)}`);
     } finally {
-      stop.removeEventListener("abort", forward);
+      release();
     }
   }
 
   /** Waits with a limit, and with another one once the page has slept: that time does not count. */
-  async #within<T>(
-    work: Promise<T>, ms: number, wakeMs: number, stop: AbortSignal, late: () => Error, recorder: RunRecorder,
+  #within<T>(
+    work: () => T | Promise<T>, ms: number, wakeMs: number, stop: AbortSignal, late: () => Error, recorder: RunRecorder,
   ): Promise<T> {
-    stop.throwIfAborted();
-    let timer: unknown;
-    let onAbort: () => void = () => undefined;
-    const limit = new Promise<never>((_, reject) => {
-      const arm = (limitMs: number) => {
-        const before = recorder.suspensions;
-        timer = this.#clock.setTimeout(() => (recorder.suspensions > before ? arm(wakeMs) : reject(late())), limitMs);
-      };
-      arm(ms);
-      onAbort = () => reject(stop.reason);
-      stop.addEventListener("abort", onAbort, { once: true });
-    });
-    try {
-      return await Promise.race([work, limit]);
-    } finally {
-      this.#clock.clearTimeout(timer);
-      stop.removeEventListener("abort", onAbort);
-    }
+    let { suspensions } = recorder;
+    const extendMs = () => {
+      const hasSlept = recorder.suspensions > suspensions;
+      ({ suspensions } = recorder);
+      return hasSlept ? wakeMs : 0;
+    };
+    return within(this.#clock, ms, work, { late, extendMs, stop });
   }
 
   /** The conversation first, then the checkpoints that rely on it. */

@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
 
 import { instrument, type InstrumentOptions, type OwnLoop } from "../../src/run/instrument.js";
 import { type RunCheckpoint, type RunMessage, RunError } from "../../src/run/index.js";
@@ -15,6 +15,10 @@ function options(browser: Browser, messages: RunMessage[]): InstrumentOptions {
     },
   };
 }
+
+afterEach(() => {
+  vi.unstubAllGlobals();
+});
 
 const saved = (browser: Browser) => JSON.parse(browser.local.getItem("run_checkpoint_chat") ?? "null") as RunCheckpoint | null;
 
@@ -92,4 +96,23 @@ test("an aborted one is marked at once", async () => {
   expect(saved(browser)?.userAborted).toBe(true);
   await expect(ended).rejects.toMatchObject({ code: "aborted" });
   expect(saved(browser)).toBeNull();
+});
+
+test("one that dies because the page slept is offered without a reload; one that just fails has ended", async () => {
+  for (const hasSlept of [true, false]) {
+    const page = Object.assign(new EventTarget(), { visibilityState: "hidden" });
+    vi.stubGlobal("document", page);
+    vi.stubGlobal("window", new EventTarget());
+    const browser = new Browser();
+    const loop = instrument(({ recorder }: OwnLoop) => {
+      recorder.startRound(1);
+      recorder.text("Half");
+      if (hasSlept) page.dispatchEvent(new Event("visibilitychange"));
+      return Promise.reject(new Error("network error"));
+    }, options(browser, []));
+    await expect(loop.start()).rejects.toThrow("network error");
+    expect(loop.recovery.getState().status).toBe(hasSlept ? "offered" : "none");
+    expect(saved(browser)?.accumulated ?? null).toBe(hasSlept ? "Half" : null);
+    expect(browser.locks.held.size).toBe(0);
+  }
 });

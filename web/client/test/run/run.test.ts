@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
 
-import { gitTruth, interruptionSummary, type RunCheckpoint, type RunMessage, RunError, type Tool } from "../../src/run/index.js";
+import { gitTruth } from "../../src/run/git.js";
+import { interruptionSummary, type RunCheckpoint, type RunMessage, RunError, type Tool } from "../../src/run/index.js";
 import { Browser, call, checkpoint, lastOf, never, sandbox, say, testRun, until } from "./helpers.js";
 
 /** A page that dies: nothing of it runs any more, its stores stay. */
