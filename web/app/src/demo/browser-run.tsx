@@ -53,7 +53,8 @@ function makeRun(sessionId: string, token: string): Run {
 }
 
 /** A session whose agent runs on the server does the work: this page, and any that comes back, only follows it. */
-async function runOnServer(): Promise<void> {
+async function runOnServer(run: Run): Promise<void> {
+  if (run.recovery.getState().status === "offered") await run.recovery.dismiss();
   const { session_id: jobId } = await client.call("post", "/api/v1/sessions", { body: { title: "Browser run demo on the server", agent_profile_id: "echo" } });
   await recordJob({ chatId: CHAT, jobId, storage, lock });
   await client.call("post", "/api/v1/sessions/{session_id}/messages", { path: { session_id: jobId }, body: { content: "stream 60 100" } });
@@ -61,13 +62,13 @@ async function runOnServer(): Promise<void> {
 
 /** The session that does the work, live; it stays on the page when it has ended. */
 function Job({ run, jobId }: { run: Run; jobId: string }) {
-  const [hasEnded, setHasEnded] = useState(false);
+  const [end, setEnd] = useState<string | null>(null);
   const [text, setText] = useState("");
   useEffect(() => {
     const joined: JoinedJob | null = joinJob(client, run.recovery);
     if (!joined) return;
-    setHasEnded(false);
-    joined.ended.then(() => setHasEnded(true), (cause: unknown) => console.error(cause));
+    setEnd(null);
+    joined.ended.then(() => setEnd("The run has ended on the server."), (cause: unknown) => setEnd(cause instanceof Error ? cause.message : String(cause)));
     const unsubscribe = joined.store.view.subscribe((view) => {
       const last = view.items.findLast((item) => item.type === "agent");
       setText(last?.type === "agent" ? (last.text ?? "") : "");
@@ -79,7 +80,7 @@ function Job({ run, jobId }: { run: Run; jobId: string }) {
   }, [run, jobId]);
   return (
     <section class="card stack" aria-label="Run on the server">
-      <p>{hasEnded ? "The run has ended on the server." : "The run continues on the server, whatever happens to this page."} <a href={`/#/s/${jobId}`}>Open the session</a></p>
+      <p>{end ?? "The run continues on the server, whatever happens to this page."} <a href={`/#/s/${jobId}`}>Open the session</a></p>
       <p id="job-answer" class="muted">{text}</p>
     </section>
   );
@@ -146,7 +147,7 @@ function Demo() {
             Start
           </button>
           <button type="button" class="button" disabled={!isBusy} onClick={() => run?.abort()}>Stop</button>
-          <button type="button" class="button" disabled={!run || isBusy || isJob} onClick={() => void runOnServer().then(() => run?.recovery.check()).catch((cause: unknown) => setError(String(cause)))}>
+          <button type="button" class="button" disabled={!run || isBusy || isJob} onClick={() => run && void runOnServer(run).then(() => run.recovery.check()).catch((cause: unknown) => setError(String(cause)))}>
             Run on the server
           </button>
           <span class="muted">{isBusy ? `Round ${state.round}, ${state.phase ?? ""}` : (state?.status ?? "")}</span>

@@ -1,5 +1,7 @@
 /** A Piton server: its workspaces as sandboxes of runs, its sessions as the jobs that own them. */
+import { Backoff } from "../backoff.js";
 import type { PitonClient } from "../client.js";
+import { hasCode, type PitonError } from "../errors.js";
 import { SessionStore } from "../session-store.js";
 import type { SessionStatus } from "../types.js";
 import type { TabLock } from "./lock.js";
@@ -64,6 +66,8 @@ export function pitonSandbox(options: PitonSandboxOptions): Sandbox & { readonly
       return sessionId;
     },
     ...(newSession === null ? {} : { create }),
+    // A session's workspace stays where it is.
+    isPersistent: true,
     async identity() {
       const status = await get<GitStatus>("/git/status").catch(() => null);
       return { sandboxSessionId: sessionId, activeBranch: status?.branch ?? null, repoId: options.repoId ?? null };
@@ -138,20 +142,31 @@ export interface JobOptions {
 
 /**
  * A server owns the run of this chat from now on. A page that comes back joins the session; it neither
- * offers to resume nor begins a run of its own. Throws `owned_by_other_tab` while a page runs it.
+ * offers to resume nor begins a run of its own. Throws `owned_by_other_tab` while a page runs it, and
+ * `run_interrupted` while it has an interrupted run: `recovery.dismiss()` puts what that said into the conversation.
  */
 export async function recordJob({ chatId, jobId, storage, lock }: JobOptions): Promise<void> {
   const identity = { sandboxSessionId: "", activeBranch: "", repoId: "" };
   const recorder = new RunRecorder({ chatId, storage, lock, identity, provider: "piton", model: "" });
   await recorder.begin({ baseMessageCount: 0, deltaMessages: [], jobId });
-  await recorder.responseReceived();
-  await recorder.end("keep");
+  try {
+    const { checkpoint } = await storage.load(chatId);
+    if (checkpoint && checkpoint.jobId === null) {
+      throw new RunError("run_interrupted", "The chat has an interrupted run. Resume or dismiss it first.");
+    }
+    await recorder.responseReceived();
+  } finally {
+    await recorder.end("keep");
+  }
 }
 
 export interface JoinedJob {
   /** The session, live: its conversation, its waits, its status. */
   store: SessionStore;
-  /** Fulfilled when the session has no run any more; the chat is free then. */
+  /**
+   * Fulfilled when the session has no run any more; the chat is free then. Rejected with `session_not_found` when the
+   * session was deleted: the chat is free, too.
+   */
   ended: Promise<SessionStatus>;
   /** Stops following; the session goes its way. */
   close(): void;
@@ -169,27 +184,43 @@ function hasEnded(status: SessionStatus): boolean {
   return status.run?.phase === "ended" || (status.last_outcome ?? null) !== null;
 }
 
-/** Follows the session that owns the run. `null`: no server owns it. */
+/** Follows the session that owns the run, and tries again until the server answers. `null`: no server owns it. */
 export function joinJob(client: PitonClient, recovery: Recovery): JoinedJob | null {
   const state = recovery.getState();
   if (state.status !== "job") return null;
   const store = new SessionStore(client, state.jobId);
-  let unsubscribe: () => void = () => undefined;
-  const ended = new Promise<SessionStatus>((resolve) => {
-    unsubscribe = store.status.subscribe((status) => {
-      if (status && hasEnded(status)) resolve(status);
-    });
-  }).then(async (status) => {
-    unsubscribe();
-    await recovery.dismiss();
-    return status;
+  const ends: Array<() => void> = [];
+  const stop = () => {
+    for (const end of ends.splice(0)) end();
+  };
+  const session = new Promise<SessionStatus>((resolve, reject) => {
+    const backoff = new Backoff(client.environment.random);
+    const look = (problem: PitonError | null) => {
+      if (hasCode(problem, "session_not_found")) reject(new RunError("session_not_found", "The session that did the work was deleted."));
+    };
+    ends.push(
+      store.status.subscribe((status) => {
+        if (status && hasEnded(status)) resolve(status);
+      }),
+      store.connection.subscribe((connection) => look(connection.problem)),
+      store.problem.subscribe(look),
+      store.load.subscribe((load) => {
+        if (load === "failed") ends.push(client.environment.setTimeout(() => void store.open(), backoff.nextMs()));
+      }),
+    );
   });
+  const ended = session.finally(async () => {
+    stop();
+    await recovery.dismiss();
+  });
+  // Who does not ask does not want to know.
+  ended.catch(() => undefined);
   void store.open();
   return {
     store,
     ended,
     close() {
-      unsubscribe();
+      stop();
       store.close();
     },
   };

@@ -1,6 +1,9 @@
 import { expect, test } from "vitest";
 
-import { pitonSandbox, statOf } from "../../src/run/piton.js";
+import { PitonClient } from "../../src/index.js";
+import { joinJob, pitonSandbox, recordJob, statOf } from "../../src/run/piton.js";
+import { FakeEnvironment, problem, settle } from "../fakes.js";
+import { Browser, checkpoint, say, testRun } from "./helpers.js";
 
 /** A server that answers by path. */
 function server(answers: Record<string, unknown>, status = 200) {
@@ -43,4 +46,62 @@ test("a session that is not there is gone; a server that does not answer is not 
 test("a diff is counted by its hunks", () => {
   const diff = "diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n-one\n+two\n+++ three\n x\ndiff --git a/b b/b\nnew file\n--- /dev/null\n+++ b/b\n@@ -0,0 +1 @@\n+y\n";
   expect(statOf(diff)).toEqual({ files: 2, added: 3, removed: 1 });
+});
+
+/** A chat whose run a session does, and a server that answers in this order; then it has no such session. */
+async function jobOf(answers: Array<Response | Error>) {
+  const environment = new FakeEnvironment(() => {
+    const answer = answers.shift() ?? problem(404, "session_not_found");
+    if (answer instanceof Error) throw answer;
+    return answer;
+  });
+  const client = new PitonClient({ address: "http://piton.test", token: "a.b", environment });
+  const browser = new Browser();
+  const { run } = testRun(browser, () => [say("free")]);
+  await recordJob({ chatId: "chat", jobId: "ses_1", storage: browser.storage(), lock: browser.locks.tab() });
+  await run.open();
+  return { environment, client, browser, run };
+}
+
+test("a job whose session was deleted frees the chat, and says so; a server that cannot be reached is asked again", async () => {
+  const { environment, client, run } = await jobOf([new TypeError("offline"), new TypeError("offline"), problem(503, "store_overloaded")]);
+  expect(run.getState().recovery.status).toBe("job");
+  const job = joinJob(client, run.recovery);
+  let ended: unknown = null;
+  job?.ended.catch((error: unknown) => (ended = error));
+  // Each request is tried several times by itself, too.
+  for (let minutes = 0; ended === null && minutes < 10; minutes++) await environment.advance(60_000);
+  expect(ended).toMatchObject({ code: "session_not_found" });
+  expect(environment.requests.length).toBeGreaterThan(3);
+  expect(run.getState().recovery).toMatchObject({ status: "none", reason: "no_checkpoint" });
+  expect(await run.send("go")).toBe("completed");
+});
+
+test("a job that is not followed any more asks for nothing", async () => {
+  const { environment, client, run } = await jobOf(Array.from({ length: 100 }, () => new TypeError("offline")));
+  const job = joinJob(client, run.recovery);
+  await settle();
+  job?.close();
+  // The request that is on its way may be tried to its end.
+  await environment.advance(60_000);
+  const { length } = environment.requests;
+  await environment.advance(600_000);
+  expect(environment.requests.length).toBe(length);
+  expect(run.getState().recovery.status).toBe("job");
+});
+
+test("a server does not take over a chat with an interrupted run: nothing of it is lost", async () => {
+  const browser = new Browser();
+  await browser.storage().save(checkpoint({ accumulated: "Half" }));
+  const job = { chatId: "chat", jobId: "ses_1", storage: browser.storage(), lock: browser.locks.tab() };
+  await expect(recordJob(job)).rejects.toMatchObject({ code: "run_interrupted" });
+  expect((await browser.storage().load("chat")).checkpoint).toMatchObject({ accumulated: "Half", jobId: null });
+  expect(browser.locks.held.size).toBe(0);
+  await testRun(browser, () => []).run.recovery.dismiss();
+  await recordJob(job);
+  expect((await browser.storage().load("chat")).checkpoint?.jobId).toBe("ses_1");
+});
+
+test("a workspace of a session stays: a run in it does not become too old", () => {
+  expect(pitonSandbox({ token: "t", sessionId: "s" }).isPersistent).toBe(true);
 });
