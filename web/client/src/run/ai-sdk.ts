@@ -1,4 +1,4 @@
-/** The Vercel AI SDK (`ai`, version 5 and newer) asks the model; the run drives the loop. */
+/** The Vercel AI SDK (`ai`, versions 5 to 7) asks the model; the run drives the loop. */
 import { jsonSchema, type LanguageModel, type ModelMessage, streamText, tool, type ToolSet } from "ai";
 
 import type { StreamFunction, StreamPart } from "./run.js";
@@ -22,6 +22,8 @@ export function aiSdkStream(options: AiSdkOptions): StreamFunction {
     );
     const result = streamText({
       maxRetries: 0,
+      // The conversation is the app's own: what has the role `system` there is meant to.
+      allowSystemInMessages: true,
       // Errors are thrown below; without this they are printed, too.
       onError: () => undefined,
       ...options.settings,

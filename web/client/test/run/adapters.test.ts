@@ -1,12 +1,11 @@
 /// <reference types="node" />
-/** The adapters against a server that speaks chat completions; the AI SDK is the real package. */
+/** The adapters against a server that speaks chat completions; the AI SDK is the real package, in each version that is supported. */
 import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 
-import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { createOpenAICompatible } from "@ai-sdk/openai-compatible";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 
-import { aiSdkStream } from "../../src/run/ai-sdk.js";
 import type { RunMessage, StreamFunction, StreamPart } from "../../src/run/index.js";
 import { openAiStream } from "../../src/run/openai.js";
 import { Browser, checkpoint, never, testRun } from "./helpers.js";
@@ -43,9 +42,20 @@ afterAll(() => {
   server.close();
 });
 
-const ADAPTERS: Array<[string, () => StreamFunction]> = [
+/** The adapter with this version of the SDK and the provider that goes with it. */
+async function aiSdk(sdk: string, provider: string): Promise<StreamFunction> {
+  vi.resetModules();
+  vi.doMock("ai", () => vi.importActual(sdk));
+  const { aiSdkStream } = await import("../../src/run/ai-sdk.js");
+  const made = (await import(provider)) as { createOpenAICompatible: typeof createOpenAICompatible };
+  return aiSdkStream({ model: (name, model) => made.createOpenAICompatible({ name, baseURL: address, apiKey: "k" })(model) });
+}
+
+const ADAPTERS: Array<[string, () => Promise<StreamFunction> | StreamFunction]> = [
   ["fetch", () => openAiStream({ baseUrl: address, apiKey: "k" })],
-  ["AI SDK", () => aiSdkStream({ model: (name, model) => createOpenAICompatible({ name, baseURL: address, apiKey: "k" })(model) })],
+  ["AI SDK 5", () => aiSdk("ai-5", "ai-5-openai-compatible")],
+  ["AI SDK 6", () => aiSdk("ai", "@ai-sdk/openai-compatible")],
+  ["AI SDK 7", () => aiSdk("ai-7", "ai-7-openai-compatible")],
 ];
 
 async function partsOf(stream: StreamFunction, messages: RunMessage[] = [{ role: "user", content: "go" }], signal = new AbortController().signal) {
@@ -70,7 +80,7 @@ describe.each(ADAPTERS)("%s", (_, make) => {
       response.write(chunk({}, "tool_calls"));
       response.end("data: [DONE]\n\n");
     };
-    const parts = await partsOf(make());
+    const parts = await partsOf(await make());
     expect(text(parts)).toBe("I look: ü");
     expect(parts.filter((part) => part.type === "thinking").map((part) => part.text).join("")).toBe("hm");
     expect(parts.filter((part) => part.type === "tool-call")).toEqual([{ type: "tool-call", call: { id: "c1", name: "read", arguments: { path: "a" } } }]);
@@ -83,7 +93,7 @@ describe.each(ADAPTERS)("%s", (_, make) => {
       response.writeHead(200, { "Content-Type": "text/event-stream" });
       response.end(chunk({ content: "ok" }) + chunk({}, "stop") + "data: [DONE]\n\n");
     };
-    await partsOf(make(), [
+    await partsOf(await make(), [
       { role: "system", content: "Be brief." },
       { role: "user", content: "go" },
       { role: "assistant", content: "look", toolCalls: [{ id: "c1", name: "read", arguments: { path: "a" } }] },
@@ -101,12 +111,12 @@ describe.each(ADAPTERS)("%s", (_, make) => {
       response.writeHead(200, { "Content-Type": "text/event-stream" });
       response.end(chunk({ content: "Half a sen" }));
     };
-    await expect(partsOf(make())).rejects.toMatchObject({ code: expect.stringMatching(/stream_cut|provider_error/) as string });
+    await expect(partsOf(await make())).rejects.toMatchObject({ code: expect.stringMatching(/stream_cut|provider_error/) as string });
   });
 
   test("a provider that is down is an error", async () => {
     answer = (response) => response.writeHead(503).end("down");
-    await expect(partsOf(make())).rejects.toMatchObject({ code: "provider_error" });
+    await expect(partsOf(await make())).rejects.toMatchObject({ code: "provider_error" });
   });
 
   test("an abort ends the request", async () => {
@@ -118,7 +128,7 @@ describe.each(ADAPTERS)("%s", (_, make) => {
     };
     const stop = new AbortController();
     setTimeout(() => stop.abort(), 50);
-    await Promise.race([partsOf(make(), undefined, stop.signal), never(stop.signal)]).catch(() => undefined);
+    await Promise.race([partsOf(await make(), undefined, stop.signal), never(stop.signal)]).catch(() => undefined);
     await expect.poll(() => isClosed).toBe(true);
   });
 
@@ -132,7 +142,7 @@ describe.each(ADAPTERS)("%s", (_, make) => {
     const storage = browser.storage();
     await storage.saveConversation("chat", [{ role: "user", content: "go" }]);
     await storage.save(checkpoint({ phase: "streaming_llm", accumulated: "Half", model: "saved-model" }));
-    const { run } = testRun(browser, () => [], { stream: make() });
+    const { run } = testRun(browser, () => [], { stream: await make() });
     await run.open();
     await run.recovery.resume();
     expect(run.getState().messages.at(-1)?.content).toBe("the rest");
