@@ -48,6 +48,54 @@ window.opened = run.open();
 `;
 const HTML = (script) => `<!doctype html><title>app</title><piton-resume-banner></piton-resume-banner><script type="module" src="${script}"></script>`;
 
+/** What the guide leaves to the app, around its loop. */
+const LOOP_BEFORE = `
+import { browserStorage } from "piton-client/run";
+import { gitTruth } from "piton-client/run/git";
+import { openAiStream } from "piton-client/run/openai";
+const [chatId, provider, model] = ["chat-1", "p", "m"];
+const post = async (path, body) => (await fetch(path, { method: "POST", body: JSON.stringify(body) })).json();
+const sandbox = {
+  identity: () => ({ sandboxSessionId: "box", activeBranch: "main", repoId: null }),
+  truth: gitTruth((command) => post("/exec", { command })),
+};
+const storage = browserStorage();
+const conversation = { load: () => storage.loadConversation(chatId), save: (messages) => storage.saveConversation(chatId, messages) };
+const stream = openAiStream({ baseUrl: "/v1" });
+const tools = [{ name: "append", description: "Adds a line", parameters: { type: "object" } }];
+async function ask(messages, { model, signal, onText }) {
+  const answer = { role: "assistant", content: "" };
+  for await (const part of stream({ messages, tools, provider, model, signal })) {
+    if (part.type === "text") {
+      answer.content += part.text;
+      onText(part.text);
+    } else if (part.type === "tool-call") (answer.toolCalls ??= []).push(part.call);
+  }
+  return answer;
+}
+const runTools = (calls) => Promise.all(calls.map(async (call) => {
+  const content = JSON.stringify(await post("/append", call.arguments));
+  return { role: "tool", content, toolCallId: call.id, toolName: call.name };
+}));
+`;
+const LOOP_BEHIND = `
+const root = document.querySelector("#root");
+root.innerHTML = '<form><input name="prompt"><button>Send</button></form><p></p><div></div>';
+const show = async () => (root.querySelector("div").textContent = (await conversation.load()).map(({ content }) => content).join(" | "));
+root.querySelector("form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  void loop.start(new FormData(event.target).get("prompt"));
+});
+const offer = () => {
+  const { status, sentence } = loop.recovery.getState();
+  root.querySelector("p").innerHTML = status === "offered" ? sentence + " <button>Resume</button>" : "";
+  root.querySelector("p button")?.addEventListener("click", () => void loop.recovery.resume().then(show));
+};
+loop.recovery.subscribe(offer);
+offer();
+await show();
+`;
+
 /** Sends a prompt, closes the page in the middle, comes back and resumes. */
 async function use(server, path) {
   const chat = "chat";
@@ -173,6 +221,60 @@ test("packed, installed, and run in Chromium", { timeout: 120_000 }, async (cont
       await back.close();
     }
     await server.stop();
+  });
+
+  await context.test("React, the AI SDK and a loop of one's own, as the guide has them, in an empty Vite app", async () => {
+    const guide = await readFile(join(CLIENT, "../../docs/guides/browser-runs.md"), "utf8");
+    const codeBelow = (heading, kind) => new RegExp(`## ${heading}\\n[^]*?\`\`\`${kind}\\n([^]*?)\`\`\``).exec(guide)[1];
+    const own = join(folder, "guide");
+    await mkdir(join(own, "node_modules", "@ai-sdk"), { recursive: true });
+    await cp(installed, join(own, "node_modules", "piton-client"), { recursive: true });
+    for (const name of ["vite", "react", "react-dom", "scheduler"]) await symlink(join(MODULES, name), join(own, "node_modules", name));
+    // The newest version that the guide names.
+    await symlink(join(MODULES, "ai-7"), join(own, "node_modules", "ai"));
+    await symlink(join(MODULES, "ai-7-openai-compatible"), join(own, "node_modules", "@ai-sdk", "openai-compatible"));
+    const react = codeBelow("React", "jsx");
+    const stream = '  stream: openAiStream({ baseUrl: "/v1" }),\n';
+    assert.ok(react.includes(stream));
+    const apps = {
+      react,
+      sdk: `${codeBelow("Vercel AI SDK", "js")}\n${react.replace(stream, "  stream,\n")}`,
+      loop: `${LOOP_BEFORE}\n${codeBelow("A loop of your own", "js")}\n${LOOP_BEHIND}`,
+    };
+    await writeFile(join(own, "package.json"), JSON.stringify({ name: "app", type: "module" }));
+    await writeFile(join(own, "vite.config.js"), `export default { base: "/extra/", oxc: { jsx: { runtime: "automatic" } }, build: { target: "es2022", rollupOptions: { input: ${JSON.stringify(Object.keys(apps).map((name) => `${name}.html`))} } } };`);
+    for (const [name, code] of Object.entries(apps)) {
+      await writeFile(join(own, `${name}.jsx`), code);
+      await writeFile(join(own, `${name}.html`), `<!doctype html><title>${name}</title><div id="root"></div><script type="module" src="/${name}.jsx"></script>`);
+    }
+    await run("node", [join(MODULES, "vite/bin/vite.js"), "build", "--logLevel=error"], { cwd: own });
+    for (const name of Object.keys(apps)) {
+      // Each has its own server: they share the chat's name, not its origin.
+      const server = await TestServer.start(join(own, "dist"));
+      await server.makeBox("chat");
+      server.holdMs = 60_000;
+      const { page } = await openPage(profile.browser, `${server.address}/extra/${name}.html`);
+      await waitFor(page, () => document.querySelector("input[name=prompt]"));
+      await page.type("input[name=prompt]", "tools");
+      await page.click("button");
+      for (const end = Date.now() + 20_000; (await server.effects("chat")).length < 1; await new Promise((resolve) => setTimeout(resolve, 20))) {
+        assert.ok(Date.now() < end, `${name}: the tool did not run`);
+      }
+      await page.close({ runBeforeUnload: false });
+      server.holdMs = 0;
+      const { page: back } = await openPage(profile.browser, `${server.address}/extra/${name}.html`);
+      await waitFor(back, () => document.body.textContent.includes("Resume where you left off?"));
+      await back.evaluate(() => [...document.querySelectorAll("button")].find((button) => button.textContent === "Resume").click());
+      await waitFor(back, () => document.body.textContent.includes("The line is there."));
+      assert.deepEqual(await server.effects("chat"), ["one"], name);
+      const { messages } = server.chat("chat").requests.at(-1);
+      assert.match(messages.at(-1).content, /- append with line = "one"[^]* M work\.txt|M work\.txt[^]*- append with line = "one"/, name);
+      // The conversation is kept: a third visit shows it.
+      await back.reload();
+      await waitFor(back, () => document.body.textContent.includes("The line is there."));
+      await back.close();
+      await server.stop();
+    }
   });
 
   await context.test("an empty Vite app", async () => {
