@@ -24,17 +24,24 @@ button[disabled] { opacity: .6; cursor: default; }
   div { color: var(--piton-banner-text, #f4f4f5); background: var(--piton-banner-surface, #3a2f0b); border-color: var(--piton-banner-border, #8a6d00); }
 }`;
 
-/** Registers the element; more than once does no harm. Not done at import, so that bundlers can leave it out. */
+/**
+ * Registers the element; more than once does no harm, and neither does a server that draws pages. Not done at import,
+ * so that bundlers can leave it out.
+ */
 export function defineResumeBanner(): void {
-  if (customElements.get(NAME)) return;
+  if (typeof customElements === "undefined" || customElements.get(NAME)) return;
 
   class ResumeBanner extends HTMLElement implements ResumeBannerElement {
     private current: Recovery | null = null;
     private unsubscribe: () => void = () => undefined;
     private readonly root = this.attachShadow({ mode: "open" });
+    /** There before it says anything: screen readers announce what changes in it. */
+    private readonly box = document.createElement("div");
 
     constructor() {
       super();
+      this.box.setAttribute("role", "status");
+      this.root.append(this.box);
       // A constructed sheet needs no `unsafe-inline` in the page's policy.
       const sheet = new CSSStyleSheet();
       sheet.replaceSync(STYLE);
@@ -69,10 +76,7 @@ export function defineResumeBanner(): void {
       const state = this.current?.getState();
       const shown = state ? contentOf(state) : null;
       this.hidden = shown === null;
-      this.root.replaceChildren();
-      if (!shown) return;
-      const box = document.createElement("div");
-      box.setAttribute("role", "status");
+      if (!shown) return this.box.replaceChildren();
       const text = document.createElement("p");
       text.textContent = shown.sentence;
       if (shown.detail) {
@@ -80,8 +84,7 @@ export function defineResumeBanner(): void {
         detail.textContent = shown.detail;
         text.append(detail);
       }
-      box.append(text, ...shown.buttons.map((button) => this.button(button)));
-      this.root.append(box);
+      this.box.replaceChildren(text, ...shown.buttons.map((button) => this.button(button)));
     }
 
     private button({ label, act }: Button): HTMLButtonElement {
