@@ -67,6 +67,8 @@ export interface RecoveryOptions {
   truthTimeoutMs?: number | undefined;
 }
 
+/** A container may have to be made. */
+const CREATE_TIMEOUT_MS = 120_000;
 /** What the model is asked behind the summary. */
 const REQUEST = "Continue where you left off.";
 
@@ -234,7 +236,7 @@ export class Recovery {
   async #startFresh(checkpoint: RunCheckpoint): Promise<RecoveryState> {
     const { chatId, storage, sandbox } = this.#options;
     await this.#alone(async () => {
-      await sandbox.create?.();
+      await within(this.#clock, CREATE_TIMEOUT_MS, async () => sandbox.create?.());
       await this.#keepInConversation(checkpoint);
       const { writeSeq } = await storage.load(chatId);
       await storage.clear(chatId, writeSeq + 1);
