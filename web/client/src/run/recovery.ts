@@ -84,6 +84,8 @@ export class Recovery {
   readonly #clock: Clock;
   readonly #report: RunTelemetry;
   #waiting: AbortController | null = null;
+  /** The run whose interruption was reported last. */
+  #counted = "";
 
   readonly #options: RecoveryOptions;
 
@@ -114,7 +116,9 @@ export class Recovery {
       const sentence = "The run continues on the server.";
       return this.#set({ status: "job", jobId: checkpoint.jobId, sentence, checkpoint });
     }
-    this.#report({ type: "interrupted", chatId, phase: checkpoint.phase, ageMs });
+    // Once, however often it is looked for.
+    if (this.#counted !== checkpoint.runId) this.#report({ type: "interrupted", chatId, phase: checkpoint.phase, ageMs });
+    this.#counted = checkpoint.runId;
     return this.#offer(checkpoint, null);
   }
 

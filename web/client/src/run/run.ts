@@ -233,7 +233,7 @@ export class Run {
       phase: checkpoint.phase,
       success: outcome === "completed",
       outcome,
-      timeToResumeMs: firstOutputAt === null ? null : firstOutputAt - asked,
+      timeToResumeMs: firstOutputAt === null ? null : Math.max(0, firstOutputAt - asked),
     });
     const { error } = this.#state;
     if (outcome === "error" && firstOutputAt === null && error) throw new RunError(error.code, error.message);

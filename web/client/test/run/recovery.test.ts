@@ -228,3 +228,61 @@ test("a change whose result was cut off is named once, and its round goes on beh
   expect(requests[0]?.messages.at(-1)?.content.match(/- w/g)).toHaveLength(1);
   expect(messages.map((message) => message.role)).toEqual(["user", "assistant", "tool", "user", "assistant", "tool", "assistant"]);
 });
+
+test("an interruption is counted once, however often the page looks for it", async () => {
+  const { browser, conversation } = await interrupted({});
+  const { run, events } = testRun(browser, () => [], { conversation });
+  await run.open();
+  await run.recovery.check();
+  await run.recovery.check();
+  expect(events.filter((event) => event.type === "interrupted")).toHaveLength(1);
+});
+
+test("a clock that is set back while a run is resumed gives no negative time", async () => {
+  const { browser, conversation } = await interrupted({});
+  const { run, events } = testRun(browser, function* () {
+    browser.clock.time -= 3_600_000;
+    yield say("done");
+  }, { conversation });
+  await run.open();
+  await run.recovery.resume();
+  expect(events.at(-1)).toMatchObject({ type: "resume_ended", timeToResumeMs: 0, success: true });
+});
+
+test("a prompt and a result of 5 MB: localStorage cannot hold them, and nothing of them is lost", async () => {
+  const browser = new Browser();
+  browser.local.limit = 1024 * 1024;
+  const large = "x".repeat(5 * 1024 * 1024);
+  let isAtResult = false;
+  const tools = { read: { description: "", kind: "read" as const, run: () => large } };
+  // The conversation cannot be saved behind the first time, so that the result is the checkpoint's alone.
+  const messages: RunMessage[] = [];
+  let saves = 0;
+  const conversation: Conversation = {
+    load: () => [...messages],
+    save: (all) => {
+      saves += 1;
+      if (saves > 1) throw new Error("full");
+      messages.splice(0, messages.length, ...all);
+    },
+  };
+  const page = testRun(browser, async function* ({ signal }, round) {
+    if (round === 1) yield call("read", {});
+    else {
+      isAtResult = true;
+      await never(signal);
+    }
+  }, { conversation, tools });
+  page.run.send(`${large}!`).catch(() => undefined);
+  await until(() => isAtResult);
+  // The page is gone; its lock with it.
+  const left = new Browser();
+  left.factory = browser.factory;
+  left.local = browser.local;
+  await until(async () => (await left.storage().load("chat")).checkpoint?.round === 2);
+  const { run, requests } = testRun(left, () => [say("done")], { conversation: { load: () => [...messages], save: () => undefined }, tools });
+  expect(await run.open()).toMatchObject({ status: "offered" });
+  expect(await run.recovery.resume()).toMatchObject({ status: "resumed" });
+  expect(requests[0]?.messages.map((message) => message.content.length).slice(0, 3)).toEqual([large.length + 1, 0, large.length]);
+  expect(left.local.getItem("run_checkpoint_chat")).toBeNull();
+});
