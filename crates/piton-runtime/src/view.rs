@@ -57,6 +57,8 @@ pub struct View {
 pub struct Listed {
     pub row: Row,
     pub status: Status,
+    /// Nobody gave the title: it is the beginning of the first prompt.
+    pub is_title_derived: bool,
 }
 
 impl Listed {
@@ -315,7 +317,7 @@ impl View {
             let rows = page.rows.len();
             for (i, row) in page.rows.into_iter().enumerate() {
                 let status = self.status(&row.summary.facts);
-                let mut listed = Listed { row, status };
+                let mut listed = Listed { row, status, is_title_derived: false };
                 if !wanted(&listed) {
                     continue;
                 }
@@ -338,11 +340,12 @@ impl View {
     pub async fn listed(&self, session: &SessionId) -> Result<Option<Listed>> {
         let Some(loaded) = self.store.load(session).await? else { return Ok(None) };
         let Some(mut summary) = loaded.state.summary() else { return Ok(None) };
+        let is_title_derived = title::given(&summary.info, &summary.facts).is_none();
         summary.info.title = self.title(session, &summary.info, &summary.facts).await;
         let status = self.status(&summary.facts);
         let (last_seq, lease) = (loaded.state.last_seq, loaded.state.lease);
         let row = Row { session: session.clone(), last_seq, lease, summary };
-        Ok(Some(Listed { row, status }))
+        Ok(Some(Listed { row, status, is_title_derived }))
     }
 
     /// A session's title: the given one, or the one that is derived from its first prompt. A log that
@@ -363,6 +366,7 @@ impl View {
     async fn derive_title(&self, listed: &mut Listed) {
         let Row { session, summary, .. } = &mut listed.row;
         if summary.info.title.is_none() {
+            listed.is_title_derived = title::given(&summary.info, &summary.facts).is_none();
             summary.info.title = match self.titles.get(session) {
                 Some(title) => Some(title),
                 None => self.title(session, &summary.info, &summary.facts).await,

@@ -65,7 +65,8 @@ fn entry(listed: &Listed) -> Entry {
         session: listed.row.session.clone(),
         last_seq: listed.row.last_seq,
         active_at: info.active_at,
-        title: info.title.clone(),
+        // A notification leaves the machine; it says nothing of the conversation.
+        title: info.title.clone().filter(|_| !listed.is_title_derived),
         task: info.task_id.as_ref().map(ToString::to_string),
         agent: info.agent_profile_id.clone(),
     }
