@@ -285,6 +285,7 @@ fn every_operation_does_what_it_says() {
         ("GET", "graph"),
         ("POST", "graph/resume"),
         ("GET", "timeline"),
+        ("GET", "artifacts"),
         ("GET", "checkpoints"),
         ("POST", "checkpoints/prune"),
     ] {
@@ -296,6 +297,9 @@ fn every_operation_does_what_it_says() {
         let none = walk.ask(method, &one, &[&other, "cp_none"], None);
         assert_eq!((none.status, none.code()), (409, "session_not_graph"), "{method}");
     }
+    let artifact = format!("{of}/artifacts/{{name}}");
+    let none = walk.ask("GET", &artifact, &[&other, "report.txt"], None);
+    assert_eq!((none.status, none.code()), (409, "session_not_graph"));
     let diff = walk.ask("GET", &format!("{of}/checkpoints/diff"), &[&other], None);
     assert_eq!(diff.code(), "request_invalid");
 
