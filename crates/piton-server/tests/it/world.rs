@@ -166,6 +166,7 @@ impl World {
         };
         let options = EngineOptions {
             profiles: vec![profile()],
+            snapshots: Some(folder.path().join("snapshots")),
             ..EngineOptions::new(options, folder.path())
         };
         let running = Engine::start(options, executor).await.unwrap();
