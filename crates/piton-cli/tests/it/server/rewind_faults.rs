@@ -145,9 +145,8 @@ fn edits_between_interruption_and_resume_are_not_the_sessions() {
     fs::write(workspace.join("user.txt"), "a user's").unwrap();
     let path = format!("/api/v1/sessions/{session}");
     world.post(&format!("{path}/resume"), &json!({"continue": true})).good();
-    world.when(&session, |status| status["status"] == "running");
-    world.post(&format!("{path}/cancel"), &json!({})).good();
-    world.when(&session, |status| status["status"] != "running");
+    until("not continued to its end", || has(&world, &session, "run.completed"));
+    world.when(&session, |status| status["status"] == "idle");
     let refused = world.post(&format!("{path}/rewind"), &json!({"conversation": false}));
     assert_eq!((refused.status, refused.code()), (409, "workspace_conflict"), "{}", refused.text);
     assert!(
