@@ -32,7 +32,7 @@ fn a_conversation_outlives_its_server_and_its_terminal() {
     chat.type_in("\x15say thank you\n");
     chat.shows_line("thank you");
     // A turn that is under way when its server is killed.
-    chat.type_in("say before\nwait 3000\n");
+    chat.type_in("\x1b[200~say before\nwait 3000\x1b[201~\n");
     chat.shows("\r\nbefore");
     kill_process(home.server_pid(), Signal::KILL).unwrap();
     // It ran in the background: this terminal starts another one, which all others find.
