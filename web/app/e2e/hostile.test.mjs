@@ -58,7 +58,7 @@ test("markdown bombs and a message of 5 MB do not hold the page up", async ({ se
 });
 
 test("a permission shows what cannot be seen, and all of a long command", async ({ server, pages }) => {
-  const id = await server.session({ agent_profile_id: "demo" });
+  const id = await server.session({ agent_profile_id: "demo", title: "Push what is long" });
   const page = await pages.open(session(id));
   const long = `echo ${"a".repeat(3_000)} && rm -rf \u202e/ end`;
   await send(page, `push ${long}`);
@@ -68,7 +68,7 @@ test("a permission shows what cannot be seen, and all of a long command", async 
   assert.ok(shown.includes("⟨U+202E⟩"), "the direction override is named");
   assert.ok(shown.endsWith("/ end"));
   const home = await pages.open("#/", { context: page.context() });
-  const row = home.locator(".home-row", { hasText: "Session in" }).filter({ has: home.getByRole("link", { name: "Review" }) }).first();
+  const row = home.locator(".home-row", { hasText: "Push what is long" }).filter({ has: home.getByRole("link", { name: "Review" }) }).first();
   await row.waitFor();
   assert.equal(await row.getByRole("button", { name: "Allow once" }).count(), 0, "a row that cannot show all of it grants nothing");
   await server.call("POST", `/sessions/${id}/cancel`);
