@@ -3,8 +3,8 @@
 //
 //   node scripts/docs.mjs            write the generated pages of docs/reference
 //   node scripts/docs.mjs --check    fail if a generated page is stale, a link leads nowhere, a page names
-//                                    a command, an option or a setting that the program does not have, or
-//                                    uses a word that only we understand
+//                                    a command, an option, a setting, a default or an operation that the
+//                                    program does not have, or uses a word that only we understand
 //   node scripts/docs.mjs --run [PAGE…]   run the commands of the pages, each page in a sandbox, and the
 //                                    scripts of examples
 //
@@ -14,15 +14,17 @@
 //   <!-- setup: COMMAND -->     run this first
 //   <!-- exit: 5 -->            the block ends with this exit code
 //   <!-- not run: REASON -->    checked, but not run
+//   <!-- file: NAME -->         the block, of any kind, is this file of the sandbox
 //
-// SESSION, WAIT and TASK in a command stand for the newest one of the sandbox.
+// SESSION, CHECKPOINT, WAIT and TASK in a command stand for the newest one of the sandbox.
 
 import { execFile, execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { commandFaults, linkFaults, pages, settingsFaults, wordFaults } from './docs/check.mjs';
+import { commandFaults, defaultFaults, linkFaults, pages, settingsFaults, wordFaults } from './docs/check.mjs';
 import { generated } from './docs/generate.mjs';
+import { operationFaults, server } from './docs/operations.mjs';
 import { runExample, runPage } from './docs/run.mjs';
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), '..');
@@ -51,6 +53,7 @@ if (mode === undefined) {
   const faults = stale.map(([path]) => `${path} is stale: run \`make docs\``);
   faults.push(...linkFaults(markdown), ...commandFaults(piton, pages(markdown)), ...wordFaults([...markdown.filter((path) => path.startsWith('docs/')), 'README.md', ...tracked.filter(isShown)]));
   faults.push(...settingsFaults(piton, [...pages(markdown), ...markdown.filter((path) => path.startsWith('examples/'))]));
+  faults.push(...defaultFaults(piton, 'docs/settings.md'), ...operationFaults('docs/reference/http.md', readFileSync('docs/reference/http.md', 'utf8'), server()));
   for (const fault of faults) console.error(fault);
   console.log(faults.length === 0 ? 'docs: good' : `docs: ${faults.length} faults`);
   process.exit(faults.length === 0 ? 0 : 1);

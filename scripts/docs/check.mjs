@@ -4,7 +4,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { blocks } from './blocks.mjs';
+import { blocks, transcripts } from './blocks.mjs';
 import { help, subcommands } from './generate.mjs';
 
 /** Pages whose commands people type. */
@@ -60,10 +60,10 @@ export function wordFaults(paths) {
   return faults;
 }
 
-/** Commands of piton in shell blocks and in `code`, as lists of words. */
+/** Commands of piton in shell blocks, transcripts and `code`, as lists of words. */
 function commands(text) {
-  const found = [];
-  for (const block of blocks(text)) {
+  const found = transcripts(text).filter((line) => line.startsWith('piton ')).flatMap(inLine);
+  for (const block of blocks(text).filter(({ file }) => file === null)) {
     const whole = block.text.replace(/\\\n\s*/g, ' ');
     for (const line of whole.split('\n')) found.push(...inLine(line));
   }
@@ -141,4 +141,31 @@ export function settingsFaults(piton, paths) {
     rmSync(folder, { recursive: true });
   }
   return faults;
+}
+
+/** What `config show` says, as the page of settings writes it; undefined where the page says it in words. */
+function shownDefault({ key, value }, home) {
+  if (key === 'chat.agent' || key === 'mask.keys') return undefined;
+  if (key === 'notify.events') return value.map((one) => `\`${one}\``).join(', ');
+  const isNone = value === null || (Array.isArray(value) && value.length === 0) || value.hidden === 0;
+  return isNone ? 'none' : `\`${String(value).replace(home, '~')}\``;
+}
+
+/** Defaults in the table of settings that are not the program's. */
+export function defaultFaults(piton, page) {
+  const home = mkdtempSync(join(tmpdir(), 'piton-docs-'));
+  try {
+    const env = { PATH: process.env.PATH, HOME: home, NO_COLOR: '1' };
+    const shown = JSON.parse(spawnSync(piton, ['config', 'show', '--json'], { env }).stdout.toString());
+    const written = new Map([...readFileSync(page, 'utf8').matchAll(/^\| `([a-z._]+)` \| `PITON_[A-Z_]+` \| (.*?) \|/gm)].map((match) => [match[1], match[2]]));
+    const rows = shown.settings.filter(({ key }) => written.has(key));
+    const faults = rows.length < 40 ? [`${page}: only ${rows.length} settings found`] : [];
+    for (const row of rows) {
+      const is = shownDefault(row, home);
+      if (is !== undefined && is !== written.get(row.key)) faults.push(`${page}: the default of ${row.key} is ${is}, not ${written.get(row.key)}`);
+    }
+    return faults;
+  } finally {
+    rmSync(home, { recursive: true });
+  }
 }

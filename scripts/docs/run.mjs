@@ -17,6 +17,7 @@ const STUBS = ['npm', 'npx', 'systemctl', 'loginctl', 'journalctl', 'launchctl',
 const NEWEST = {
   SESSION: ['last-session', "piton sessions list --limit 1 --json 2>/dev/null | jq -er 'select(.session_id).session_id'"],
   WAIT: ['last-wait', "piton sessions waits --json | tail -n 1 | jq -er .wait_id"],
+  CHECKPOINT: ['last-checkpoint', 'piton sessions checkpoints "$(last-session)" --json | jq -ers \'map(select(.checkpoint_id))[0].checkpoint_id\''],
   TASK: ['last-task', "piton tasks list --json | head -n 1 | jq -er .task_id"],
 };
 
@@ -29,6 +30,10 @@ export function runPage(piton, name) {
   try {
     for (const block of found) {
       const where = `${name}:${block.line}`;
+      if (block.file !== null) {
+        writeFileSync(join(sandbox.folder, 'project', block.file), `${block.text}\n`);
+        continue;
+      }
       if (block.notRun !== null) {
         const syntax = spawnSync('bash', ['-n'], { input: block.text });
         const good = syntax.status === 0;
