@@ -13,11 +13,11 @@ const BLOCK_MS_MAX = 60_000;
 /** What a page may name and a test must not call. */
 const STUBS = ['npm', 'npx', 'systemctl', 'loginctl', 'journalctl', 'launchctl', 'ssh', 'scp', 'rsync', 'docker', 'tailscale', 'make', 'cargo', 'claude', 'codex', 'gemini', 'opencode'];
 
-/** The names by which a page calls ids, and the commands that find the newest one. */
+/** The names by which a page calls ids, and the commands that find the newest one; of checkpoints the second. */
 const NEWEST = {
   SESSION: ['last-session', "piton sessions list --limit 1 --json 2>/dev/null | jq -er 'select(.session_id).session_id'"],
   WAIT: ['last-wait', "piton sessions waits --json | tail -n 1 | jq -er .wait_id"],
-  CHECKPOINT: ['last-checkpoint', 'piton sessions checkpoints "$(last-session)" --json | jq -ers \'map(select(.checkpoint_id))[0].checkpoint_id\''],
+  CHECKPOINT: ['last-checkpoint', 'piton sessions checkpoints "$(last-session)" --json | jq -er ".checkpoints[-2].checkpoint_id"'],
   TASK: ['last-task', "piton tasks list --json | head -n 1 | jq -er .task_id"],
 };
 

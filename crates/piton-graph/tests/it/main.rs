@@ -19,6 +19,7 @@ mod options;
 mod parts;
 mod redacted;
 mod running;
+mod samples;
 mod secrets;
 mod subgraphs;
 mod waiting;
