@@ -22,7 +22,7 @@ import { execFile, execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { commandFaults, defaultFaults, linkFaults, pages, settingsFaults, wordFaults } from './docs/check.mjs';
+import { commandFaults, defaultFaults, indexFaults, linkFaults, pages, settingsFaults, wordFaults } from './docs/check.mjs';
 import { generated } from './docs/generate.mjs';
 import { operationFaults, server } from './docs/operations.mjs';
 import { runExample, runPage } from './docs/run.mjs';
@@ -53,7 +53,7 @@ if (mode === undefined) {
   const faults = stale.map(([path]) => `${path} is stale: run \`make docs\``);
   faults.push(...linkFaults(markdown), ...commandFaults(piton, pages(markdown)), ...wordFaults([...markdown.filter((path) => path.startsWith('docs/')), 'README.md', ...tracked.filter(isShown)]));
   faults.push(...settingsFaults(piton, [...pages(markdown), ...markdown.filter((path) => path.startsWith('examples/'))]));
-  faults.push(...defaultFaults(piton, 'docs/settings.md'), ...operationFaults('docs/reference/http.md', readFileSync('docs/reference/http.md', 'utf8'), server()));
+  faults.push(...indexFaults('docs/errors/README.md'), ...defaultFaults(piton, 'docs/settings.md'), ...operationFaults('docs/reference/http.md', readFileSync('docs/reference/http.md', 'utf8'), server()));
   for (const fault of faults) console.error(fault);
   console.log(faults.length === 0 ? 'docs: good' : `docs: ${faults.length} faults`);
   process.exit(faults.length === 0 ? 0 : 1);

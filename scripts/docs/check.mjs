@@ -169,3 +169,12 @@ export function defaultFaults(piton, page) {
     rmSync(home, { recursive: true });
   }
 }
+
+/** Rows of the index of error codes that do not say what the code's page says. */
+export function indexFaults(index) {
+  const rows = readFileSync(index, 'utf8').matchAll(/^\| \[`(\w+)`\]\((\w+\.md)\) \| (.*) \|$/gm);
+  return [...rows].flatMap(([, code, file, title]) => {
+    const [heading] = readFileSync(join(dirname(index), file), 'utf8').split('\n');
+    return heading === `# ${code}: ${title}` ? [] : [`${index}: ${code} is "${title}" here, and its page begins with "${heading}"`];
+  });
+}

@@ -2,12 +2,12 @@
 // without. A check that matches nothing would pass for ever.
 
 import assert from 'node:assert/strict';
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { after, test } from 'node:test';
 import { blocks, transcripts } from './blocks.mjs';
-import { commandFaults, defaultFaults, linkFaults, settingsFaults, wordFaults } from './check.mjs';
+import { commandFaults, defaultFaults, indexFaults, linkFaults, settingsFaults, wordFaults } from './check.mjs';
 import { methods, operationFaults, operations, operationsPage, scopes } from './operations.mjs';
 
 const piton = resolve(process.env.PITON ?? 'target/debug/piton');
@@ -48,13 +48,18 @@ test('settings that the program does not accept', () => {
   assert.equal(settingsFaults(piton, [page(block('toml', '[agents]\nidle = "2h"'))]).length, 1);
 });
 
-test('a default that is not the program\'s', async () => {
-  const { readFileSync } = await import('node:fs');
+test('a default that is not the program\'s', () => {
   const settings = readFileSync('docs/settings.md', 'utf8');
   assert.deepEqual(defaultFaults(piton, page(settings)), []);
   const wrong = settings.replace('| `30m` |', '| `99m` |');
   assert.notEqual(wrong, settings);
   assert.match(defaultFaults(piton, page(wrong))[0], /agents\.idle_timeout is `30m`, not `99m`/);
+});
+
+test('an index that calls a code something else than its page', () => {
+  writeFileSync(join(folder, 'lost.md'), '# lost: It is lost\n');
+  assert.deepEqual(indexFaults(page('| [`lost`](lost.md) | It is lost |\n')), []);
+  assert.equal(indexFaults(page('| [`lost`](lost.md) | It is gone |\n')).length, 1);
 });
 
 const DESCRIPTION = { paths: {
