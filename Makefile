@@ -89,5 +89,5 @@ dist: setup-build web ## Build the static release binary, with its checksum, and
 cross: setup-build web ## Build for aarch64 Linux and macOS through zig: compiled, never run here
 	@scripts/dist cross
 
-packages: setup-build web ## Make the npm and PyPI packages that carry the binary, and try each from its file
+packages: setup-build web ## Make the npm and PyPI packages that carry the binary; run each from its file by npx and uvx
 	@scripts/dist packages
