@@ -99,6 +99,7 @@ codes! {
     GitFailed = "git_failed", "Check that git is installed and works in that repository; then try again.";
     ServerRunning = "server_running", "Use the server that runs, or stop it first.";
     ServerNotRunning = "server_not_running", "Start it with `piton serve`.";
+    ServiceManagerFailed = "service_manager_failed", "Correct what the service manager says, then run the command again.";
     ServerUnreachable = "server_unreachable", "Look at the server's log, or stop it and start it again.";
     AddressInUse = "address_in_use", "Choose another address with --listen, or stop what uses this one.";
     TlsRequired = "tls_required", "Give a certificate and its key, or pass --insecure if a proxy encrypts.";

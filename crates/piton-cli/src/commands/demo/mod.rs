@@ -81,7 +81,13 @@ pub(crate) async fn run(ui: &mut Ui, args: Args) -> Result<Exit> {
     };
     // Removed when it is dropped, unless it was asked for.
     let (folder, _temporary) = if let Some(folder) = &args.keep {
-        fs::create_dir(folder).map_err(failed)?;
+        fs::create_dir(folder).map_err(|e| match e.kind() {
+            std::io::ErrorKind::AlreadyExists => {
+                Error::new(Code::FileExists, format!("{} exists already", folder.display()))
+                    .with_hint("Name a folder that does not exist yet with `--keep`.")
+            }
+            _ => failed(e),
+        })?;
         (folder.clone(), None)
     } else {
         let temporary = tempfile::Builder::new().prefix("piton-demo-").tempdir();

@@ -35,8 +35,8 @@ JSON: one object: manager (systemd or launchd), file, dry_run, and with --dry-ru
 
 /// Install the server as a service that starts when you log in
 ///
-/// Writes a systemd user unit, or a launchd agent on macOS, and starts it. The service uses this
-/// program, this data folder and this config file.
+/// Writes a systemd user unit, or a launchd agent on macOS, and starts it; an installed service is
+/// updated and restarted. The service uses this program, this data folder and this config file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = INSTALL_EXAMPLES)]
 pub(crate) struct Install {
@@ -102,8 +102,9 @@ fn install(ui: &mut Ui, cx: &Context, args: &Install) -> Result<Exit> {
         path: std::env::var("PATH").ok(),
     };
     let text = service.text(manager).map_err(|why| Error::usage(&why))?;
-    let commands = manager.start(&file);
+    let is_installed = file.exists();
     if args.dry_run {
+        let commands = manager.start(&file, is_installed);
         if ui.json {
             ui.json_line(&json!({
                 "manager": manager.name(), "file": file, "dry_run": true, "text": text,
@@ -118,7 +119,7 @@ fn install(ui: &mut Ui, cx: &Context, args: &Install) -> Result<Exit> {
         return Ok(Exit::Good);
     }
     // Its service would find the data folder taken.
-    if let Some(info) = server::find(&settings.data.value).filter(|_| !file.exists()) {
+    if let Some(info) = server::find(&settings.data.value).filter(|_| !is_installed) {
         let message = format!("A server runs on this data folder already (pid {})", info.pid);
         return Err(Error::new(Code::ServerRunning, message).with_hint(
             "Stop it with `piton stop`: agents keep running. Then install the service.",
@@ -128,14 +129,17 @@ fn install(ui: &mut Ui, cx: &Context, args: &Install) -> Result<Exit> {
     let folder = file.parent().unwrap_or(&file);
     fs::create_dir_all(folder).map_err(|error| unwritable(folder, &error))?;
     fs::write(&file, &text).map_err(|error| unwritable(&file, &error))?;
-    for command in &commands {
+    // Asked of launchd itself: it may have loaded a file that was removed since.
+    let is_loaded = manager == Manager::Launchd && execute(&manager.query()).is_ok();
+    for command in &manager.start(&file, is_loaded) {
         execute(command)?;
     }
     if ui.json {
         ui.json_line(&json!({"manager": manager.name(), "file": file, "dry_run": false}))?;
         return Ok(Exit::Good);
     }
-    ui.line(format_args!("The service is installed and started: {}", file.display()))?;
+    let how = if is_installed { "updated and restarted" } else { "installed and started" };
+    ui.line(format_args!("The service is {how}: {}", file.display()))?;
     if manager == Manager::Systemd {
         ui.note("It stops when you log out. To keep it running: loginctl enable-linger")?;
     }
@@ -147,7 +151,7 @@ fn uninstall(ui: &mut Ui, args: &Uninstall) -> Result<Exit> {
     let file = file_of(manager)?;
     let is_installed = file.exists();
     if args.dry_run {
-        for command in manager.stop(&file) {
+        for command in manager.stop() {
             ui.note(&format!("Would run: {}", command.join(" ")))?;
         }
         ui.note(&format!("Would remove {}", file.display()))?;
@@ -155,7 +159,7 @@ fn uninstall(ui: &mut Ui, args: &Uninstall) -> Result<Exit> {
     }
     if is_installed {
         // A service that does not run, or that the manager does not know, is stopped.
-        for command in manager.stop(&file) {
+        for command in manager.stop() {
             if let Err(error) = execute(&command) {
                 ui.warn(error.message())?;
             }
@@ -233,10 +237,8 @@ fn require_manager(manager: Manager) -> Result<()> {
 
 fn execute(command: &[String]) -> Result<()> {
     let line = command.join(" ");
-    let failed = |why: String| {
-        Error::new(Code::ServerUnreachable, format!("`{line}` failed: {why}"))
-            .with_hint("Correct what it says, then run the command again.")
-    };
+    let failed =
+        |why: String| Error::new(Code::ServiceManagerFailed, format!("`{line}` failed: {why}"));
     let Some((program, arguments)) = command.split_first() else { return Ok(()) };
     match Process::new(program).args(arguments).output() {
         Err(error) => Err(failed(error.to_string())),

@@ -50,20 +50,26 @@ impl Manager {
         }
     }
 
-    /// Commands that start what the file describes, now and at every login.
-    pub(super) fn start(self, file: &Path) -> Vec<Vec<String>> {
+    /// Commands that start what the file describes, now and at every login. A service that runs
+    /// already is restarted, so that a changed file counts.
+    pub(super) fn start(self, file: &Path, is_loaded: bool) -> Vec<Vec<String>> {
         match self {
             Self::Systemd => vec![
                 words(["systemctl", "--user", "daemon-reload"]),
-                words(["systemctl", "--user", "enable", "--now", SYSTEMD_NAME]),
+                words(["systemctl", "--user", "enable", SYSTEMD_NAME]),
+                words(["systemctl", "--user", "restart", SYSTEMD_NAME]),
             ],
+            // launchd refuses a file for a service that it has loaded.
             Self::Launchd => {
-                vec![words(["launchctl", "bootstrap", &domain(), &file.display().to_string()])]
+                let mut commands = if is_loaded { self.stop() } else { Vec::new() };
+                let file = file.display().to_string();
+                commands.push(words(["launchctl", "bootstrap", &domain(), &file]));
+                commands
             }
         }
     }
 
-    pub(super) fn stop(self, _file: &Path) -> Vec<Vec<String>> {
+    pub(super) fn stop(self) -> Vec<Vec<String>> {
         match self {
             Self::Systemd => vec![words(["systemctl", "--user", "disable", "--now", SYSTEMD_NAME])],
             Self::Launchd => {
@@ -126,7 +132,7 @@ impl Service {
         let call = call.join(" ");
         let path = self.path.as_deref().filter(|path| !path.contains(char::is_control));
         let path = path.map_or_else(String::new, |path| {
-            format!("Environment={}\n", quoted(&format!("PATH={path}")))
+            format!("Environment={}\n", quoted_value(&format!("PATH={path}")))
         });
         Ok(format!(
             "[Unit]\n\
@@ -182,17 +188,21 @@ impl Service {
     }
 }
 
-/// As systemd reads one word: specifiers, variables and quotes are only characters.
+/// As systemd reads one word of a command line: specifiers, variables and quotes are only characters.
 fn quoted(word: &str) -> String {
+    quoted_value(word).replace('$', "$$")
+}
+
+/// As systemd reads an assignment of `Environment=`, where `$` has no meaning.
+fn quoted_value(text: &str) -> String {
     let mut out = String::from("\"");
-    for c in word.chars() {
+    for c in text.chars() {
         match c {
             '"' | '\\' => {
                 out.push('\\');
                 out.push(c);
             }
             '%' => out.push_str("%%"),
-            '$' => out.push_str("$$"),
             c => out.push(c),
         }
     }
@@ -212,7 +222,7 @@ mod tests {
             program: "/opt/my \"piton\"/piton".into(),
             data: "/srv/a/100% & <data>$x".into(),
             config: Some("/srv/a/config.toml".into()),
-            path: Some("/usr/bin:/srv/a/bin".to_owned()),
+            path: Some("/usr/bin:/srv/a/$x/100%/bin".to_owned()),
         }
     }
 
@@ -232,6 +242,28 @@ mod tests {
         for manager in [Manager::Systemd, Manager::Launchd] {
             assert!(service.text(manager).unwrap_err().contains("cannot stand"), "{manager:?}");
         }
+    }
+
+    /// A changed file counts: systemd restarts the unit, launchd loads the file again.
+    #[test]
+    fn a_service_that_runs_is_restarted() {
+        let file = Path::new("/h/agent.plist");
+        let lines = |manager: Manager, is_loaded| -> Vec<String> {
+            let commands = manager.start(file, is_loaded);
+            let lines = commands.iter().map(|words| words.join(" "));
+            lines.map(|line| line.replace(&domain(), "DOMAIN")).collect()
+        };
+        let systemd = [
+            "systemctl --user daemon-reload",
+            "systemctl --user enable piton.service",
+            "systemctl --user restart piton.service",
+        ];
+        assert_eq!(lines(Manager::Systemd, false), systemd);
+        assert_eq!(lines(Manager::Systemd, true), systemd);
+        let bootstrap = "launchctl bootstrap DOMAIN /h/agent.plist";
+        assert_eq!(lines(Manager::Launchd, false), [bootstrap]);
+        let bootout = "launchctl bootout DOMAIN/dev.piton.server";
+        assert_eq!(lines(Manager::Launchd, true), [bootout, bootstrap]);
     }
 
     #[test]

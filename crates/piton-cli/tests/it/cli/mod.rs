@@ -16,5 +16,6 @@ mod help;
 mod home;
 mod mcp;
 mod reading;
+mod service;
 pub(crate) mod verify;
 mod writing;
