@@ -22,8 +22,8 @@ Examples:
   piton config show
   PITON_DATA=/srv/piton piton config show --json | jq .settings
 
-JSON: one object: config_file, config_file_exists, settings: a list of {key, value, origin, path, line,
-variable, option}. Secret values are counted or left out, never shown.
+JSON: one object: config_file, config_file_exists, settings: a list of {key, value, origin, path,
+line, variable, option}. Secret values are counted or left out, never shown.
 
 A config file with everything that can be set:
   data = \"/srv/piton\"        # the data folder

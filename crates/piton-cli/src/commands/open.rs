@@ -31,11 +31,12 @@ Examples:
   piton open --print --scope read   For a person who only looks
   piton open --qr                   Show a QR code for a phone
 
-The link signs one browser in, once, within ten minutes. Its secret stands behind the #, which
-browsers do not send: it reaches no log and no proxy.
+The link signs one browser in, once, within ten minutes. Its secret is the part after #, which
+browsers do not send: no log and no proxy sees it.
 A phone reaches the server only if it listens beyond this machine, for example:
   piton serve --listen 0.0.0.0:7411 --insecure
-(--insecure sends everything unencrypted; use it in a network that you trust, or give a certificate.)
+(--insecure sends everything unencrypted; use it in a network that you trust, or give a
+certificate.)
 JSON: one object: url, expires_at, opened, why_not.";
 
 /// How long an opener may take to fail; one that is still at work then has a browser to wait for.

@@ -17,15 +17,15 @@ Examples:
   piton permissions test --tool execute --command 'git status'
   piton permissions test --tool edit --path src/main.rs --agent codex
 
-Rules stand in the config file. `deny` counts before `ask`, `ask` before `allow`, in any order; what no
-rule matches is asked:
+Rules are in the config file. `deny` overrides `ask`, and `ask` overrides `allow`, in any order. A
+request that no rule matches is asked:
   [[permissions.rules]]
   action = \"allow\"
   tool = \"read\"               # a tool's name or kind: read, edit, delete, execute, fetch, …
   path = \"src/**\"             # from the session's folder; or /absolute/**, ~/home/**
   [[permissions.rules]]
   action = \"allow\"
-  command = \"git status*\"     # `*` never stands for ; & | < > ( ) $ ` or a line end
+  command = \"git status*\"     # `*` never matches ; & | < > ( ) $ ` or a line end
   agent = \"codex\"
   folder = \"~/projects/**\"
   [[permissions.rules]]
@@ -33,7 +33,7 @@ rule matches is asked:
   name = \"no pushing\"         # how records name the rule
   command = \"git push*\"
 
-Rules judge what the agent says it wants to do. They are no security boundary against the agent itself.";
+Rules see what the agent reports. They are not a security boundary against the agent itself.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {

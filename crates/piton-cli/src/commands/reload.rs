@@ -9,8 +9,8 @@ use crate::server;
 use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
-The same as `kill -HUP` of the server's process, with an answer. A config file that is wrong changes
-nothing: the server keeps the settings that it has, and the command fails with config_invalid.
+The same as `kill -HUP` of the server's process, with an answer. An invalid config file changes
+nothing, and the command fails with config_invalid.
 JSON: one object: changed (settings whose new values count now), restart_required.";
 
 /// Reload the server's settings

@@ -36,7 +36,7 @@ Examples:
   piton serve
   piton serve --listen 0.0.0.0:7411 --tls-cert cert.pem --tls-key key.pem --host piton.example
 
-The options count more than the settings server.listen, server.hosts, server.origins,
+The options override the settings server.listen, server.hosts, server.origins,
 server.tls_cert and server.tls_key. With TLS it also listens without it on a port that only this
 machine reaches, for the command line.
 JSON: one object: address, pid, local (where the command line finds it).";

@@ -14,7 +14,7 @@ use crate::ui::{Tone, Ui};
 /// Exits with 1 if none runs.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "JSON: one object: running, address, public (null if others find it there, too), pid, \
+    after_help = "JSON: one object: running, address, public (the address for other machines, if it is another one), pid, \
                         version, executions, agents (those that run), memory_bytes (of agents and what runs beside them)."
 )]
 pub(crate) struct Args {}

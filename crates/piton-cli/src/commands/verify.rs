@@ -13,13 +13,13 @@ use crate::ui::{Tone, Ui};
 const EXAMPLES: &str = "\
 Examples:
   piton verify                 Every session, and the metadata log
-  piton verify sess_0199
+  piton verify SESSION
   piton verify --rebuild       Make all caches again, if every log is good
   piton verify --json | jq 'select(.good | not)'
 
 Exit code: 0 if everything is good, 1 if anything is not.
-JSON: one object per log and line: session (null for the store as a whole), good, good_to, anchored_to,
-problem {kind, seq, what}, code.";
+JSON: one object per log and line: session (null for the store as a whole), good, good_to,
+anchored_to, problem {kind, seq, what}, code.";
 
 /// Logs that are asked for at a time.
 const PAGE_LOGS: usize = 256;

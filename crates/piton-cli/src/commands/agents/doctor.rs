@@ -25,7 +25,7 @@ Examples:
   piton agents doctor claude-code    One, whether or not it is there
   piton agents doctor --json | jq '.agents[] | select(.good | not)'
 
-Each agent is started for a moment, as `piton agents probe` does it: nothing is paid.
+Starts each agent for a moment, as `piton agents probe` does: it costs nothing.
 Exits with 1 if there is a problem with an agent that was named.
 JSON: one object: good, agents: a list of {agent_profile_id, good, findings: a list of {check,
 level (ok, warning, problem), says, hint}}.";

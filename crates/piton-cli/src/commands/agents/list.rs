@@ -21,7 +21,7 @@ How an agent gets its conversation back when it was ended:
   command line  its command is given the conversation's id
   history       it starts without its conversation; its first prompt carries the history
   none          it starts without its conversation, and without the history
-What an agent says when it is started counts for more: `piton agents probe AGENT` asks it.
+An agent reports what it really does when it is started: `piton agents probe AGENT` shows it.
 
 Agents of your own, and changes to these, are settings: `piton config show --help`.
 JSON: an object per line: agent_profile_id, name, origin (built_in, configured), command,

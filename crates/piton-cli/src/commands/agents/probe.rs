@@ -21,10 +21,10 @@ Examples:
   piton agents probe claude-code --wait 2m
   piton agents probe codex --json | jq .capabilities
 
-It is started for real, in an empty folder that is removed, and ended with all that it started.
-No session is opened and no model is asked: nothing is paid, nothing is written down.
-JSON: one object: agent_profile_id, program, agent {name, version}, capabilities {load, resume, list,
-close, delete, fork}, auth_methods, resume_strategy, expected_strategy, answered_in_ms.";
+Starts the agent in an empty temporary folder, then ends it with every process that it started.
+Opens no session and calls no model: it costs nothing and records nothing.
+JSON: one object: agent_profile_id, program, agent {name, version}, capabilities {load, resume,
+list, close, delete, fork}, auth_methods, resume_strategy, expected_strategy, answered_in_ms.";
 
 /// Start an agent and show its version, what it offers and how it resumes
 #[derive(Debug, clap::Args)]

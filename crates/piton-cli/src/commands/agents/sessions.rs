@@ -21,12 +21,12 @@ Examples:
   piton agents sessions codex --delete ID          What would be deleted
   piton agents sessions codex --delete ID --yes    Delete it
 
-JSON: one object per conversation and line: agent_session_id, folder, title, updated_at; of --close and
---delete one object: agent, agent_session_id, closed or deleted.";
+JSON: one object per conversation and line: agent_session_id, folder, title, updated_at; of
+--close and --delete one object: agent, agent_session_id, closed or deleted.";
 
 /// List the conversations that an agent keeps, close or delete one
 ///
-/// Asks an agent of that name that runs for one of the sessions. Not every agent offers this. A
+/// Asks a running agent of that profile. Not every agent offers this. A
 /// conversation of a session that is not closed is refused. Piton's own log of a session stays.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

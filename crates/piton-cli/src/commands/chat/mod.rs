@@ -46,20 +46,20 @@ Examples:
   git diff | piton chat --print -      The prompt from stdin
 
 Ctrl-C stops the turn; a second one leaves, and the agent stays: piton attach brings you back.
-/help lists what can be typed beside prompts.
+/help lists the commands of the chat.
 
 Exit codes of --print: 0 completed, 1 failed, 4 interrupted, 5 it waits for an answer, 6 cancelled
-and 7 paused by another client, 130 stopped by Ctrl-C. Unless it completed, stderr says why and how
-to continue. No question is asked. The agent ends with the run unless --keep is given; an agent that
-waits for an answer, is paused or was stopped by Ctrl-C keeps running.
+and 7 paused by another client, 130 stopped by Ctrl-C. Unless it completed, stderr says why and
+how to continue. No question is asked. The agent ends with the run unless --keep is given; an
+agent that waits for an answer, is paused or was stopped by Ctrl-C keeps running.
 JSON: with --print, the records of the turn, one per line; the last line has outcome (completed,
 failed, interrupted, waiting, cancelled, paused), exit_code, session, run_id and wait_id.";
 
 const ATTACH_EXAMPLES: &str = "\
 Examples:
   piton attach                         The session that was active last
-  piton attach sess_0199 </dev/null    Print what was said, and end when its run has ended
-  echo 'go on' | piton attach sess_0199
+  piton attach SESSION </dev/null      Print what was said, and end when its run has ended
+  echo 'now the tests' | piton attach SESSION
 
 If stdin is no terminal, it ends when its input and the run have ended, with the exit codes of
 `piton chat --print`.

@@ -27,8 +27,9 @@ Examples:
   piton convert --to files --yes    Plain lines, for tail and jq
   piton convert --to sqlite --yes   Encrypted, for several processes
 
-Every log is copied byte for byte and verified before the new store counts. The old store's files are \
-kept in the folder before-convert-DATE of the data folder; delete it when you no longer want it.
+Every log is copied byte for byte and verified before the new store counts. The old store's files
+are kept in the folder before-convert-DATE of the data folder; delete it when you no longer want
+it.
 
 JSON: one object: from, to, done, sessions, old (the folder with the old store's files, or null).";
 

@@ -60,11 +60,13 @@ fn folder(facts: &Facts) -> Finding {
     const CHECK: &str = "data folder";
     let data = facts.data.display();
     match &facts.folder {
-        Folder::Missing => ok(CHECK, format!("{data} is not there yet; it is made when needed")),
+        Folder::Missing => {
+            ok(CHECK, format!("{data} does not exist yet; the first session creates it"))
+        }
         Folder::Unreadable { why } => problem(
             CHECK,
-            format!("{data} cannot be looked at: {why}"),
-            "Give yourself the right to it, or name another one with --data.",
+            format!("{data} cannot be read: {why}"),
+            "Give yourself permission to read it, or name another data folder with --data.",
         ),
         Folder::Other => problem(
             CHECK,
@@ -74,19 +76,19 @@ fn folder(facts: &Facts) -> Finding {
         Folder::There { own: false, .. } => problem(
             CHECK,
             format!("{data} belongs to another user"),
-            "Use Piton as its owner, or name another data folder with --data.",
+            "Run Piton as its owner, or name another data folder with --data.",
         ),
         Folder::There { mode, .. } if mode & 0o022 != 0 => problem(
             CHECK,
-            format!("others can write to {data} ({mode:03o})"),
+            format!("other users can write to {data} ({mode:03o})"),
             format!("chmod 700 {data}"),
         ),
         Folder::There { mode, .. } if mode & 0o077 != 0 => warning(
             CHECK,
-            format!("others can look into {data} ({mode:03o})"),
+            format!("other users can read {data} ({mode:03o})"),
             format!("chmod 700 {data}"),
         ),
-        Folder::There { .. } => ok(CHECK, format!("{data}, its owner's alone")),
+        Folder::There { .. } => ok(CHECK, format!("{data}; only you can read it")),
     }
 }
 
@@ -98,7 +100,7 @@ fn filesystem(found: &FileSystem) -> Finding {
     match &found.kind {
         Some(kind) if kind == "tmpfs" || kind == "ramfs" => warning(
             CHECK,
-            format!("{kind}: what is on it is gone when the machine restarts"),
+            format!("{kind}: its files are lost when the machine restarts"),
             "Put the data folder on a disk with --data.",
         ),
         Some(kind) => ok(CHECK, format!("{kind}, on this machine")),
@@ -108,9 +110,14 @@ fn filesystem(found: &FileSystem) -> Finding {
 
 fn space(free: Option<u64>) -> Finding {
     const CHECK: &str = "free space";
-    let hint = "Free some space: without it nothing new is taken, and nothing old is lost.";
+    let hint =
+        "Free some space. On a full disk Piton accepts no new work; what it has stored stays.";
     let Some(free) = free else {
-        return warning(CHECK, "The system does not say how much there is", "Look with `df -h`.");
+        return warning(
+            CHECK,
+            "The system does not report the free space",
+            "Check it with `df -h`.",
+        );
     };
     let says = format!("{} MiB", free / MIB);
     match free {
@@ -124,8 +131,10 @@ fn store(facts: &Facts) -> Finding {
     const CHECK: &str = "store";
     let served = facts.server != ServerFact::None;
     match &facts.store {
-        StoreFact::None { next } => ok(CHECK, format!("none yet; a new one will be {next}")),
-        StoreFact::Opens { kind } => ok(CHECK, format!("{kind}; it opens")),
+        StoreFact::None { next } => {
+            ok(CHECK, format!("none yet; the first session creates one of the kind {next}"))
+        }
+        StoreFact::Opens { kind } => ok(CHECK, format!("{kind}; it can be opened")),
         // One process at a time writes to plain files.
         StoreFact::Fails { code: Some(Code::StoreInUse), .. } if served => {
             ok(CHECK, "files; the server has it open")
@@ -141,13 +150,13 @@ fn key(facts: &Facts) -> Finding {
     const CHECK: &str = "key";
     let KeyFact { setting, file_mode, in_environment, is_needed } = facts.key;
     if !is_needed {
-        return ok(CHECK, "none: a store of plain files is not encrypted");
+        return ok(CHECK, "not needed: a store of plain files is not encrypted");
     }
     if let Some(mode) = file_mode {
         if mode & 0o077 != 0 {
             return problem(
                 CHECK,
-                format!("others can read the key file ({mode:03o})"),
+                format!("other users can read the key file ({mode:03o})"),
                 Code::KeyPermissions.hint(),
             );
         }
@@ -160,10 +169,10 @@ fn key(facts: &Facts) -> Finding {
         StoreFact::Opens { .. } if in_environment => ok(CHECK, "in $PITON_KEY"),
         StoreFact::Opens { .. } => ok(CHECK, "in the keychain"),
         StoreFact::None { .. } | StoreFact::Fails { .. } if in_environment => {
-            ok(CHECK, format!("a new store's comes from: {setting} ($PITON_KEY is set)"))
+            ok(CHECK, format!("for a new store from: {setting} ($PITON_KEY is set)"))
         }
         StoreFact::None { .. } | StoreFact::Fails { .. } => {
-            ok(CHECK, format!("a new store's comes from: {setting}"))
+            ok(CHECK, format!("for a new store from: {setting}"))
         }
     }
 }
@@ -171,19 +180,22 @@ fn key(facts: &Facts) -> Finding {
 fn server(facts: &Facts) -> Finding {
     const CHECK: &str = "server";
     match &facts.server {
-        ServerFact::None => ok(CHECK, "none runs; `piton chat` starts one when it is needed"),
+        ServerFact::None => ok(CHECK, "not running; `piton chat` starts one"),
         ServerFact::Answers { address, pid, version } if *version != facts.own_version => warning(
             CHECK,
-            format!("{address} (pid {pid}) is {version}, and this is {}", facts.own_version),
-            "`piton stop` ends it and not its agents; the next command starts the new one.",
+            format!(
+                "the server at {address} (pid {pid}) has version {version}, this program {}",
+                facts.own_version
+            ),
+            "Stop it with `piton stop`: agents keep running, and the next command starts the new version.",
         ),
         ServerFact::Answers { address, pid, version } => {
             ok(CHECK, format!("{version} at {address} (pid {pid})"))
         }
         ServerFact::Silent { address, pid, why } => problem(
             CHECK,
-            format!("{address} (pid {pid}) lives and does not answer: {why}"),
-            "Look at server.log in the data folder; `piton stop` ends it and not its agents.",
+            format!("the server at {address} (pid {pid}) runs but does not answer: {why}"),
+            "Read server.log in the data folder, then run `piton stop`: agents keep running.",
         ),
     }
 }
@@ -193,11 +205,11 @@ fn sockets((beside, temp): (usize, usize)) -> Finding {
     if beside <= SOCKET_BYTES_MAX {
         return ok(CHECK, "in the data folder");
     }
-    let says = format!("{beside} bytes are too long for a socket's path in the data folder");
+    let says = format!("a socket's path in the data folder would be too long ({beside} bytes)");
     if temp <= SOCKET_BYTES_MAX {
-        return ok(CHECK, format!("{says}: they go to the temp folder"));
+        return ok(CHECK, format!("{says}; sockets are in the temp folder instead"));
     }
-    let says = format!("{says}, and {temp} in the temp folder, too");
+    let says = format!("{says}, and also in the temp folder ({temp} bytes)");
     problem(CHECK, says, "Use a data folder with a shorter path, or a shorter TMPDIR.")
 }
 
@@ -208,7 +220,7 @@ fn git(version: Option<&str>) -> Finding {
         None => warning(
             CHECK,
             "not found",
-            "Install git: worktrees, and what an agent changed, are seen through it.",
+            "Install git: Piton uses it for worktrees and to see what an agent changed.",
         ),
     }
 }
@@ -220,7 +232,7 @@ fn agents(facts: &Facts) -> Vec<Finding> {
         Some(path) => ok(CHECK, format!("{}: {}", agent.id, path.display())),
         None => warning(
             CHECK,
-            format!("{}: {} is not found", agent.id, agent.program),
+            format!("{}: {} was not found", agent.id, agent.program),
             how_to_install(agent),
         ),
     }));
@@ -244,31 +256,35 @@ fn executions(found: Executions, served: bool) -> Finding {
     const CHECK: &str = "executions";
     let Executions { alive, with_leftovers, gone } = found;
     if with_leftovers > 0 {
-        let says = format!("{with_leftovers} ended and left processes behind ({alive} alive)");
+        let says = format!("{with_leftovers} ended and left processes behind ({alive} running)");
         return warning(
             CHECK,
             says,
-            "The next look of a server ends them; `piton attach` starts one.",
+            "A server ends them at its next check; `piton attach` starts one.",
         );
     }
     let rest = if gone > 0 { format!("; {gone} ended") } else { String::new() };
     match (alive, served) {
-        (0, _) => ok(CHECK, format!("none alive{rest}")),
-        (alive, true) => ok(CHECK, format!("{alive} alive{rest}")),
+        (0, _) => ok(CHECK, format!("none running{rest}")),
+        (alive, true) => ok(CHECK, format!("{alive} running{rest}")),
         (alive, false) => ok(CHECK, format!("{alive} running without a server{rest}")),
     }
 }
 
 fn systemd(found: Option<&Systemd>) -> Finding {
     const CHECK: &str = "systemd";
-    let Some(found) = found else { return ok(CHECK, "none: nothing of it ends agents") };
+    let Some(found) = found else { return ok(CHECK, "not used: agents are not ended by it") };
     let kills = matches!(found.kill_mode.as_deref(), Some("control-group" | "mixed"));
     if let (Some(unit), true) = (&found.unit, kills) {
         let mode = found.kill_mode.as_deref().unwrap_or_default();
         let says = if found.has_scopes {
-            format!("{unit} has KillMode={mode}: agents that get no scope of their own end with it")
+            format!(
+                "{unit} has KillMode={mode}: stopping it also ends agents without a scope of their own"
+            )
         } else {
-            format!("{unit} has KillMode={mode}, and there is no systemd-run: agents end with it")
+            format!(
+                "{unit} has KillMode={mode}, and systemd-run was not found: stopping it also ends agents"
+            )
         };
         let hint = format!("`systemctl edit {unit}`: [Service] KillMode=process, Delegate=yes");
         return if found.has_scopes {
@@ -280,39 +296,42 @@ fn systemd(found: Option<&Systemd>) -> Finding {
     match found.lingers {
         Some(false) if !found.is_root => warning(
             CHECK,
-            "agents end when you log out everywhere: you do not linger",
+            "systemd ends agents when your last login ends",
             "loginctl enable-linger",
         ),
-        _ => ok(CHECK, "nothing of it ends agents"),
+        _ => ok(CHECK, "it does not end agents"),
     }
 }
 
 fn container(container: Option<&str>, first: Option<&str>) -> Finding {
     const CHECK: &str = "container";
-    let Some(sign) = container else { return ok(CHECK, "none") };
+    let Some(sign) = container else { return ok(CHECK, "this is not one") };
     match first {
         Some(first) if !REAPERS.contains(&first) => warning(
             CHECK,
-            format!("this is one ({sign}): agents end with it, and {first} may not reap them"),
+            format!(
+                "this is a container ({sign}): agents end with it, and its first process {first} may leave zombies"
+            ),
             "Keep the data folder in a volume, and start the container with an init: `docker run --init`.",
         ),
         _ => warning(
             CHECK,
-            format!("this is one ({sign}): agents end with it"),
-            "Keep the data folder in a volume: what was acknowledged is there.",
+            format!("this is a container ({sign}): agents end with it"),
+            "Keep the data folder in a volume: it has everything that sessions need.",
         ),
     }
 }
 
 fn clock(now: Timestamp, written_at: Option<Timestamp>) -> Finding {
     const CHECK: &str = "clock";
-    let hint = "Set the clock, or let it be set (`timedatectl set-ntp true`): deadlines follow it.";
+    let hint =
+        "Set the clock, for example with `timedatectl set-ntp true`: deadlines depend on it.";
     if now.as_millis() < CLOCK_MIN_MS {
-        return problem(CHECK, format!("it shows {now}: it was never set"), hint);
+        return problem(CHECK, format!("it shows {now}, which cannot be right"), hint);
     }
     match written_at {
         Some(at) if at > now && at.since(now).as_secs() > AHEAD_SECONDS_MAX => {
-            warning(CHECK, format!("it shows {now}, and the store was written at {at}"), hint)
+            warning(CHECK, format!("it shows {now}, but the store was last written at {at}"), hint)
         }
         _ => ok(CHECK, now.to_string()),
     }
@@ -322,7 +341,7 @@ fn open_files(most: Option<u64>) -> Finding {
     const CHECK: &str = "open files";
     let hint = format!("`ulimit -n {OPEN_FILES_LOW}`, or LimitNOFILE= in the service's unit");
     match most {
-        None => ok(CHECK, "as many as you like"),
+        None => ok(CHECK, "no limit"),
         Some(most @ ..OPEN_FILES_MIN) => problem(CHECK, format!("{most} at most"), hint),
         Some(most @ ..OPEN_FILES_LOW) => warning(CHECK, format!("{most} at most"), hint),
         Some(most) => ok(CHECK, format!("{most} at most")),

@@ -19,7 +19,7 @@ Examples:
   piton doctor
   piton doctor --json | jq -r '.findings[] | select(.level != \"ok\") | .hint'
 
-Exits with 1 if there is a problem; a warning is none.
+Exits with 1 if there is a problem; warnings do not count.
 JSON: one object: good, findings: a list of {check, level (ok, warning, problem), says, hint}.";
 
 /// Check the installation: data folder, store, key, server, agents

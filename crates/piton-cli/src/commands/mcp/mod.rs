@@ -19,8 +19,9 @@ Examples:
   piton mcp
   claude mcp add piton -- piton mcp
 
-Tools: list_resumable_sessions, list_session_checkpoints, inspect_checkpoint, resume_session, run_graph,
-fork_session, answer_wait. docs/reference/mcp.md describes their parameters and results.
+Tools: list_resumable_sessions, list_session_checkpoints, inspect_checkpoint, resume_session,
+run_graph, fork_session, answer_wait. docs/reference/mcp.md describes their parameters and
+results.
 
 Runs that a tool started are paused when the client leaves, and can be resumed.";
 

@@ -27,12 +27,14 @@ Examples:
   echo '{\"name\": \"Ada\"}' | piton run greeting.yaml --input -
   piton run report.yaml --json | jq -c 'select(.event == \"node_failed\")'
 
-Ctrl-C pauses the run at its next safe point and prints the command that resumes it; a second Ctrl-C
-stops it now. Exit codes: 0 completed, 1 failed, 5 it waits for an answer, 130 paused or stopped by Ctrl-C.
+Ctrl-C pauses the run at its next safe point and prints the command that resumes it; a second
+Ctrl-C stops it now. Exit codes: 0 completed, 1 failed, 5 it waits for an answer, 130 paused or
+stopped by Ctrl-C.
 
-JSON: one object per line, with `event`: run_started {session_id, graph, resumed_from}, node_started,
-node_advanced, node_completed, node_failed, node_skipped, node_waiting, and at last run_ended
-{session_id, outcome, outputs, memory, failed_at_node, error, checkpoint_id, waits, resume}.";
+JSON: one object per line, with `event`: run_started {session_id, graph, resumed_from},
+node_started, node_advanced, node_completed, node_failed, node_skipped, node_waiting, and at last
+run_ended {session_id, outcome, outputs, memory, failed_at_node, error, checkpoint_id, waits,
+resume}.";
 
 /// Run a graph; completed nodes are durable
 ///

@@ -10,8 +10,8 @@ use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions abandon sess_0199
-  piton sessions resume sess_0199     Start another agent and continue
+  piton sessions abandon SESSION
+  piton sessions resume SESSION       Start another agent and continue
 
 JSON: one object: session, run_id, changed (false if it was so already), last_seq, status.";
 

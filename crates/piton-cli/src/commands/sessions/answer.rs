@@ -21,13 +21,13 @@ use crate::ui::{Tone, Ui};
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions answer sess_0199                      What is asked, and what can be answered
-  piton sessions answer sess_0199 1                    The first option of its only open wait
-  piton sessions answer wait_0199 --option allow_once  By the option's id
-  piton sessions answer wait_0199 'in the second file' A question without options
-  piton sessions answer wait_0199 --value '{\"count\": 3}'
-  piton sessions answer wait_0199 reject --message 'use the library instead'
-  piton sessions answer wait_0199 --refuse             Withdraw the question; the run continues
+  piton sessions answer SESSION                        What is asked, and what can be answered
+  piton sessions answer SESSION 1                      The first option of its only open wait
+  piton sessions answer WAIT --option allow_once       By the option's id
+  piton sessions answer WAIT 'in the second file'      A question without options
+  piton sessions answer WAIT --value '{\"count\": 3}'
+  piton sessions answer WAIT reject --message 'use the library instead'
+  piton sessions answer WAIT --refuse                  Withdraw the question; the run continues
 
 JSON: one object: session, wait_id, kind, question, options {option_id, name}, deadline_at, answer
 (null if none was given), replayed.";

@@ -16,12 +16,12 @@ use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions archive sess_0199
-  piton sessions archive sess_0199 sess_01aa --to /backup/sessions --encrypt
-  piton sessions import /backup/sessions/sess_0199.piton      Back again
+  piton sessions archive SESSION
+  piton sessions archive SESSION OTHER --to /backup/sessions --encrypt
+  piton sessions import /backup/sessions/SESSION.piton        Back again
 
-The bundle is written, flushed and read back before the session is deleted. Without a passphrase it is \
-in the clear: anyone who has it can read it.
+The bundle is written, flushed and read back before the session is deleted. Without a passphrase
+it is in the clear: anyone who has it can read it.
 
 JSON: one object per session and line: session, bundle, last_seq, encrypted.";
 

@@ -14,8 +14,8 @@ use crate::ui::{Tone, Ui};
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions artifacts sess_0199
-  piton sessions artifacts sess_0199 --node publish --export out/
+  piton sessions artifacts SESSION
+  piton sessions artifacts SESSION --node publish --export out/
 
 A file of the same name that is in the folder already is not replaced without --force.
 

@@ -10,8 +10,8 @@ use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions cancel sess_0199
-  piton sessions cancel sess_0199 --run run_0199   Only if this is still its run
+  piton sessions cancel SESSION
+  piton sessions cancel SESSION --run RUN          Only if this is still its run
 
 JSON: one object: session, run_id, changed (false if it was so already), last_seq.";
 

@@ -18,17 +18,17 @@ use crate::ui::{Tone, Ui};
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions checkpoints sess_0199
-  piton sessions checkpoints sess_0199 --type node_complete --clean
-  piton sessions checkpoints delete sess_0199 20a1
+  piton sessions checkpoints SESSION
+  piton sessions checkpoints SESSION --type node_complete --clean
+  piton sessions checkpoints delete SESSION 20a1
 
 A checkpoint is named by its id, or by the beginning or the end of it.
 
-JSON: one object: session_id, checkpoints (newest first: checkpoint_id, type, created_at, current_node,
-next_node, is_clean, can_resume_from, description, lineage, error, failed_at_node),
-latest_checkpoint_id, total_checkpoints, resume_from_checkpoint_id. Of an agent's session: session_id,
-lineage, can_undo, checkpoints (checkpoint_id, type, seq, created_at, lineage, is_live, run_id, has_files,
-snapshot_late).";
+JSON: one object: session_id, checkpoints (newest first: checkpoint_id, type, created_at,
+current_node, next_node, is_clean, can_resume_from, description, lineage, error, failed_at_node),
+latest_checkpoint_id, total_checkpoints, resume_from_checkpoint_id. Of an agent's session:
+session_id, lineage, can_undo, checkpoints (checkpoint_id, type, seq, created_at, lineage,
+is_live, run_id, has_files, snapshot_late).";
 
 /// List the checkpoints of a session, newest first: of a graph, or of an agent's turns
 #[derive(Debug, clap::Args)]

@@ -9,11 +9,11 @@ use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions cleanup sess_0199
-  piton sessions cleanup sess_0199 --force        Uncommitted and unpushed work is lost
+  piton sessions cleanup SESSION
+  piton sessions cleanup SESSION --force          Uncommitted and unpushed work is lost
 
-JSON: one object: session_id, worktree_path, worktree_branch, kept_branch, changed (false if it was so
-already).";
+JSON: one object: session_id, worktree_path, worktree_branch, kept_branch, changed (false if it
+was so already).";
 
 /// Remove a session's worktree, and its branch if its commits are on another branch
 ///

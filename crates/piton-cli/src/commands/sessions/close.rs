@@ -11,8 +11,8 @@ use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions close sess_0199
-  piton sessions close sess_0199 --outcome cancelled
+  piton sessions close SESSION
+  piton sessions close SESSION --outcome cancelled
 
 JSON: one object: session, run_id (null), changed (false if it was so already), last_seq, status.";
 

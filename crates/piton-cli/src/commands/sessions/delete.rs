@@ -15,14 +15,14 @@ use crate::ui::{Tone, Ui};
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions delete sess_0199               What would be deleted
-  piton sessions delete sess_0199 --yes         Delete it
-  piton sessions delete sess_0199 sess_01aa --reason 'asked to forget' --yes
-  piton sessions export sess_0199               A copy first
+  piton sessions delete SESSION                 What would be deleted
+  piton sessions delete SESSION --yes           Delete it
+  piton sessions delete SESSION OTHER --reason 'asked to forget' --yes
+  piton sessions export SESSION                 A copy first
 
-The store's own log keeps a note: the id, the number of records, the end of its hash chain and the \
-reason; nothing of what was in it. Bundles and backups elsewhere are not touched. A worktree \
-goes with its session if nothing is lost with it, and else is left where it is.
+The metadata log keeps a note: the id, the number of records, the end of its hash chain and the
+reason; nothing of what was in it. Bundles and backups elsewhere are not touched. The session's
+worktree is removed too, unless work would be lost with it.
 
 JSON: one object per session and line: session, deleted, refusal (null, or {code, message}).";
 

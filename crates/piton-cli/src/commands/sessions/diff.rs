@@ -13,13 +13,13 @@ use crate::ui::{Tone, Ui};
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions diff sess_0199 20a1              From a checkpoint to the newest one
-  piton sessions diff sess_0199 20a1 20b4 --memory
-  piton sessions diff sess_0199 20a1 --files      Files of an agent's session, from a turn to now
+  piton sessions diff SESSION 20a1                From a checkpoint to the newest one
+  piton sessions diff SESSION 20a1 20b4 --memory
+  piton sessions diff SESSION 20a1 --files        Files of an agent's session, from a turn to now
 
 JSON: one object: session_id, from_checkpoint_id, to_checkpoint_id, nodes_completed, nodes_undone,
-memory and outputs {added, changed: {key: {from, to}}, removed}, excluded_keys; with --files: session_id,
-changes [{path, change}].";
+memory and outputs {added, changed: {key: {from, to}}, removed}, excluded_keys; with --files:
+session_id, changes [{path, change}].";
 
 /// Compare two checkpoints of a graph, or the files of an agent's session
 #[derive(Debug, clap::Args)]

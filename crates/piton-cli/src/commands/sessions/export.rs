@@ -20,17 +20,17 @@ use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions export sess_0199                           A bundle, sess_0199.piton
-  piton sessions export sess_0199 --markdown --to -         The conversation, to read
-  piton sessions export sess_0199 --html                    The same as one file for a browser
-  piton sessions export sess_0199 --to /backup/a.piton --encrypt
-  piton sessions export sess_0199 --to - --passphrase-env BUNDLE | ssh there piton sessions import -
+  piton sessions export SESSION                             A bundle, SESSION.piton
+  piton sessions export SESSION --markdown --to -           The conversation, to read
+  piton sessions export SESSION --html                      The same as one file for a browser
+  piton sessions export SESSION --to /backup/a.piton --encrypt
+  piton sessions export SESSION --to - --passphrase-env BUNDLE | ssh there piton sessions import -
 
-Without a passphrase the bundle is in the clear: anyone who has it can read it, and could forge one \
-that verifies. docs/reference/bundle.md describes the format.
+Without a passphrase the bundle is in the clear: anyone who has it can read it, and could forge
+one that verifies. docs/reference/bundle.md describes the format.
 
-JSON: one object: session, file, records, last_seq, encrypted, digest (BLAKE3 of the file); of a text:
-session, file, format (md or html), records, last_seq.";
+JSON: one object: session, file, records, last_seq, encrypted, digest (BLAKE3 of the file); of a
+text: session, file, format (md or html), records, last_seq.";
 
 /// Records read at a time.
 const PAGE: usize = 1_000;

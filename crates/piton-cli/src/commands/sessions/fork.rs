@@ -13,9 +13,9 @@ use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions fork sess_0199
-  piton attach \"$(piton sessions fork sess_0199)\"
-  piton sessions fork sess_0199 --checkpoint 20a1      A graph, up to a checkpoint
+  piton sessions fork SESSION
+  piton attach \"$(piton sessions fork SESSION)\"
+  piton sessions fork SESSION --checkpoint 20a1        A graph, up to a checkpoint
 
 JSON: one object: session_id.";
 

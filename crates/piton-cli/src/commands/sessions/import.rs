@@ -18,12 +18,12 @@ use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions import sess_0199.piton
-  piton sessions import - --passphrase-file secret.txt < sess_0199.piton
+  piton sessions import SESSION.piton
+  piton sessions import - --passphrase-file secret.txt < SESSION.piton
 
-All of it is verified while it comes in, and all of it is taken or nothing. It is taken as it was \
-written: masking does not apply to it. If there is no store yet, one is made, of the kind that the \
-setting `store` says.
+The whole bundle is verified and imported, or nothing is. It is imported as it was written:
+masking does not apply to it. If the data folder has no store yet, one of the kind that the
+setting `store` names is created.
 
 JSON: one object: session, records, last_seq.";
 

@@ -11,14 +11,14 @@ use crate::ui::{Tone, Ui};
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions inspect sess_0199                        The newest checkpoint
-  piton sessions inspect sess_0199 20a1 --include-memory
-  piton sessions inspect sess_0199 20a1 --include-memory --json | jq .shared_memory
+  piton sessions inspect SESSION                          The newest checkpoint
+  piton sessions inspect SESSION 20a1 --include-memory
+  piton sessions inspect SESSION 20a1 --include-memory --json | jq .shared_memory
 
 JSON: one object: checkpoint_id, session_id, checkpoint_type, created_at, current_node, next_node,
 execution_path, shared_memory (with --include-memory), excluded_keys, conversation_states,
-accumulated_outputs, artifacts, metrics_snapshot, is_clean, can_resume_from, description, signature,
-log_position, parent, lineage, error, failed_at_node.";
+accumulated_outputs, artifacts, metrics_snapshot, is_clean, can_resume_from, description,
+signature, log_position, parent, lineage, error, failed_at_node.";
 
 /// Show the contents of a graph's checkpoint
 #[derive(Debug, clap::Args)]

@@ -25,9 +25,9 @@ Examples:
   piton sessions list --agent weekly-report --status failed
   piton sessions list --limit 200 --json | jq -r 'select(.state == \"ERROR\").session_id'
 
-JSON: one object per session and line, with the fields of the API's GET /sessions (session_id, title,
-task_id, status, state, reason, sentence, last_outcome, working_dir, created_at, active_at, last_seq,
-and more), and owner, cursor.";
+JSON: one object per session and line, with the fields of the API's GET /sessions (session_id,
+title, task_id, status, state, reason, sentence, last_outcome, working_dir, created_at, active_at,
+last_seq, and more), and owner, cursor.";
 
 /// List sessions, last active first
 #[derive(Debug, clap::Args)]

@@ -17,14 +17,14 @@ use crate::ui::{Tone, Ui};
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions log sess_0199
-  piton sessions log sess_0199 --follow
-  piton sessions log sess_0199 --kind message.user --kind 'run.*'
-  piton sessions log sess_0199 --level node
-  piton sessions log sess_0199 --after 120 --json | jq .kind
+  piton sessions log SESSION
+  piton sessions log SESSION --follow
+  piton sessions log SESSION --kind message.user --kind 'run.*'
+  piton sessions log SESSION --level node
+  piton sessions log SESSION --after 120 --json | jq .kind
 
-Without --all, --kind and --json, spool.imported is left out: it only says how far an agent's spool was
-read.
+Without --all, --kind and --json, spool.imported is left out: it only says how far an agent's
+spool was read.
 
 JSON: one record per line: seq, ts, kind, and the kind's own fields; \"redacted\": true in place of
 what was taken out.";

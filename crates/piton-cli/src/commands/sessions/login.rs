@@ -10,8 +10,8 @@ use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions login sess_0199                     With the only method that the agent named
-  piton sessions login sess_0199 --method api-key
+  piton sessions login SESSION                       With the only method that the agent named
+  piton sessions login SESSION --method api-key
 
 JSON: one object: session, run_id (null), changed, last_seq, status.";
 

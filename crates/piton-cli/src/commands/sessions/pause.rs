@@ -11,8 +11,8 @@ use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions pause sess_0199
-  piton sessions resume sess_0199   Continue the run
+  piton sessions pause SESSION
+  piton sessions resume SESSION     Continue the run
 
 JSON: one object: session, run_id, changed (false if it was so already), last_seq, status.";
 

@@ -16,10 +16,10 @@ use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions prompt sess_0199 'now the tests'
-  git diff | piton sessions prompt sess_0199 -
-  piton sessions prompt sess_0199 'what is wrong here?' --attach shot.png
-  piton attach sess_0199                          See what it answers
+  piton sessions prompt SESSION 'now the tests'
+  git diff | piton sessions prompt SESSION -
+  piton sessions prompt SESSION 'what is wrong here?' --attach shot.png
+  piton attach SESSION                            See what it answers
 
 JSON: one object: session, run_id, message_id, queued, position.";
 

@@ -26,15 +26,15 @@ Examples:
   piton sessions prune            What is due
   piton sessions prune --yes      Do it
   PITON_RETENTION_ARCHIVE_AFTER=30d piton sessions prune
-  piton sessions prune sess_0199 --keep 5 --yes     A graph's checkpoints, all but the newest five
+  piton sessions prune SESSION --keep 5 --yes       A graph's checkpoints, all but the newest five
 
-The settings retention.archive_after and retention.delete_after say how long closed sessions are kept \
-after anything last happened to them. A session that is due for both is deleted. Bundles in the archive \
+The settings retention.archive_after and retention.delete_after say how long closed sessions are
+kept after their last activity. A session that is due for both is deleted. Bundles in the archive
 are not touched.
 
-JSON: without --yes one object per session and line: session, due (archive or delete), active_at. With \
---yes, as `sessions archive` and `sessions delete` print them. Of a graph's checkpoints: one object:
-session, pruned (a list of ids), done.";
+JSON: without --yes one object per session and line: session, due (archive or delete), active_at.
+With --yes, as `sessions archive` and `sessions delete` print them. Of a graph's checkpoints: one
+object: session, pruned (a list of ids), done.";
 
 /// Sessions on one page of the index.
 const PAGE_SESSIONS: usize = 256;

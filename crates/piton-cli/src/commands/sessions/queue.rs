@@ -17,14 +17,15 @@ use crate::ui::{Tone, Ui};
 
 const LIST_EXAMPLES: &str = "\
 Examples:
-  piton sessions queue list sess_0199
-  piton sessions queue list sess_0199 --json | jq -r .text
+  piton sessions queue list SESSION
+  piton sessions queue list SESSION --json | jq -r .text
 
-JSON: one object per prompt and line: session, message_id, position, version, queued_at, held, text.";
+JSON: one object per prompt and line: session, message_id, position, version, queued_at, held,
+text.";
 
 const EDIT_EXAMPLES: &str = "\
 Examples:
-  piton sessions queue edit sess_0199 2 'only the unit tests'
+  piton sessions queue edit SESSION 2 'only the unit tests'
 
 JSON: one object: session, message_id.";
 

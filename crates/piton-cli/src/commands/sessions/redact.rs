@@ -21,18 +21,18 @@ use crate::ui::{Tone, Ui};
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions redact sess_0199 --seq 12,20-24            What would be taken out
-  piton sessions redact sess_0199 --seq 12,20-24 --yes      Take it out
-  pass show api-key | piton sessions redact sess_0199 --value-stdin
-  piton sessions redact sess_0199 --value-env API_KEY --reason 'leaked key' --yes
-  piton sessions redact sess_0199 --pattern 'sk-[a-z0-9]{20,}'
+  piton sessions redact SESSION --seq 12,20-24              What would be removed
+  piton sessions redact SESSION --seq 12,20-24 --yes        Remove it
+  pass show api-key | piton sessions redact SESSION --value-stdin
+  piton sessions redact SESSION --value-env API_KEY --reason 'leaked key' --yes
+  piton sessions redact SESSION --pattern 'sk-[a-z0-9]{20,}'
 
-A content that is taken out is nowhere in the store any more; its record stays, and a new record says \
-when and why. What stands in a record's header cannot be taken out: only deleting the session removes \
-it. Copies elsewhere (bundles, backups) are not touched.
+Removed content is gone from the whole store; its record stays, and a new record says when and
+why. Fields of a record's header cannot be removed: delete the session to remove them. Copies
+elsewhere (bundles, backups) are not touched.
 
-JSON: one object: session, done, taken_out (a number), targets and in_headers [{seq, kind, matches, \
-excerpt}], empty, gone and missing [seq].";
+JSON: one object: session, done, taken_out (a number), targets and in_headers [{seq, kind,
+matches, excerpt}], empty, gone and missing [seq].";
 
 /// More records than this are not named one by one.
 const SEQS_MAX: u64 = 100_000;

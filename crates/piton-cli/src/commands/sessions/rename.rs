@@ -10,8 +10,8 @@ use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions rename sess_0199 'Fix the clock test'
-  piton sessions rename sess_0199 --clear      Show the beginning of the first prompt again
+  piton sessions rename SESSION 'Fix the clock test'
+  piton sessions rename SESSION --clear        Show the beginning of the first prompt again
 
 JSON: one object: session, run_id (null), changed, last_seq, status.";
 

@@ -7,8 +7,8 @@ use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions repair sess_0199
-  piton sessions resume sess_0199                 Then resume the session
+  piton sessions repair SESSION
+  piton sessions resume SESSION                   Then resume the session
 
 JSON: one object: session_id, worktree_path, worktree_branch.";
 

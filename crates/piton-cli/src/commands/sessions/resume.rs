@@ -14,16 +14,16 @@ use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions resume sess_0199
-  piton sessions resume sess_0199 --continue       Continue the interrupted run
-  piton sessions resume sess_0199 --with-history   The agent cannot load its conversation
-  piton sessions resume sess_0199 --agent codex    The log names no agent
-  piton sessions resume sess_0199 --set api_key=@env:API_KEY     A graph, with a value set
-  piton sessions resume sess_0199 --checkpoint 20a1              A graph, from an older checkpoint
+  piton sessions resume SESSION
+  piton sessions resume SESSION --continue         Continue the interrupted run
+  piton sessions resume SESSION --with-history     The agent cannot load its conversation
+  piton sessions resume SESSION --agent codex      The log names no agent
+  piton sessions resume SESSION --set api_key=@env:API_KEY       A graph, with a value set
+  piton sessions resume SESSION --checkpoint 20a1                A graph, from an older checkpoint
   piton sessions list --status paused --json | jq -r .session_id | xargs -n 1 piton sessions resume
 
-JSON: one object: session, run_id (null if no run was continued), changed, last_seq, status. Of a graph:
-one event per line, as `piton run --json` prints them.";
+JSON: one object: session, run_id (null if no run was continued), changed, last_seq, status. Of a
+graph: one event per line, as `piton run --json` prints them.";
 
 /// Resume a session: start its agent and continue a paused run, or continue a graph
 ///
@@ -50,19 +50,19 @@ pub(crate) struct Args {
     /// The agent, if the session's log names none because another program created it
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// Graphs: the checkpoint to resume from: its id, or the beginning or end of it
+    /// The checkpoint to resume from: its id, or the beginning or end of it
     #[arg(long, value_name = "CHECKPOINT", help_heading = "Graphs")]
     checkpoint: Option<String>,
-    /// Graphs: set a memory key first: key=value, key=@FILE, key=@env:NAME
+    /// Set a memory key first: key=value, key=@FILE, key=@env:NAME
     #[arg(long, value_name = "KEY=VALUE", help_heading = "Graphs")]
     set: Vec<String>,
-    /// Graphs: resume with this graph file instead of the original
+    /// Resume with this graph file instead of the original
     #[arg(long, value_name = "FILE", help_heading = "Graphs")]
     graph: Option<PathBuf>,
-    /// Graphs: resume with the original graph although its file changed
+    /// Resume with the original graph although its file changed
     #[arg(long, conflicts_with = "graph", help_heading = "Graphs")]
     recorded_graph: bool,
-    /// Graphs: checkpoint options, YAML or JSON
+    /// Checkpoint options, YAML or JSON
     #[arg(long, value_name = "FILE", help_heading = "Graphs")]
     checkpoint_config: Option<PathBuf>,
 }

@@ -15,9 +15,9 @@ use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions resume-token sess_0199                    For its open wait, or its interruption
-  piton sessions resume-token sess_0199 --wait wait_0199   For one of several waits
-  piton sessions resume-token sess_0199 --valid-for 1h     For an interruption, for an hour
+  piton sessions resume-token SESSION                      For its open wait, or its interruption
+  piton sessions resume-token SESSION --wait WAIT          For one of several waits
+  piton sessions resume-token SESSION --valid-for 1h       For an interruption, for an hour
 
 JSON: one object: session, token (the secret), token_id, purpose (wait or interruption), wait_id,
 expires_at.";

@@ -10,11 +10,11 @@ use crate::ui::{Tone, Ui};
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions rewind sess_0199                 Before the newest turn: files and conversation
-  piton sessions rewind sess_0199 --turns 2 --dry-run
-  piton sessions rewind sess_0199 --files src/    Only these files
-  piton sessions rewind sess_0199 --to 20a1 --conversation
-  piton sessions undo sess_0199                   Take the rewind back
+  piton sessions rewind SESSION                   Before the newest turn: files and conversation
+  piton sessions rewind SESSION --turns 2 --dry-run
+  piton sessions rewind SESSION --files src/      Only these files
+  piton sessions rewind SESSION --to 20a1 --conversation
+  piton sessions undo SESSION                     Take the rewind back
 
 JSON: one object: session_id, checkpoint_id, dry_run, files {changes, changes_total, foreign,
 safety_snapshot}, conversation {lineage, context}.";
@@ -32,7 +32,7 @@ const PRINTED_MAX: usize = 50;
 #[command(after_help = EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Args {
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     session: String,
     /// Only these files, and what is below these folders; the conversation stays as it is
     #[arg(value_name = "PATH")]
@@ -81,18 +81,18 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
 
 const UNDO_EXAMPLES: &str = "\
 Examples:
-  piton sessions undo sess_0199
-  piton sessions undo sess_0199 --dry-run
+  piton sessions undo SESSION
+  piton sessions undo SESSION --dry-run
 
 JSON: as `piton sessions rewind`.";
 
 /// Take the last rewind back, if no turn has begun since
 ///
-/// Undone again, the rewind is there again.
+/// A second undo restores the rewind.
 #[derive(Debug, clap::Args)]
 #[command(after_help = UNDO_EXAMPLES)]
 pub(crate) struct UndoArgs {
-    /// The session's id, or its beginning
+    /// The session: its id, the beginning or end of it, or @last
     session: String,
     /// Print what would happen, and change nothing
     #[arg(long)]

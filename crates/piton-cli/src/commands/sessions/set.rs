@@ -10,9 +10,9 @@ use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions set sess_0199 --mode plan
-  piton sessions set sess_0199 --model large --option web=true
-  piton sessions show sess_0199        What the agent offers
+  piton sessions set SESSION --mode plan
+  piton sessions set SESSION --model large --option web=true
+  piton sessions show SESSION          What the agent offers
 
 JSON: one object: session, run_id (null), changed, last_seq, status.";
 

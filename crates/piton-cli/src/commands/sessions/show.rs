@@ -33,15 +33,15 @@ use crate::ui::{Tone, Ui};
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions show sess_0199
-  piton sessions show sess_0199 --messages 20
-  piton sessions show sess_0199 --json | jq .status
+  piton sessions show SESSION
+  piton sessions show SESSION --messages 20
+  piton sessions show SESSION --json | jq .status
 
-JSON: one object, with the fields of the API's GET /sessions/{session_id} (session_id, title, status,
-state, reason, sentence, run, waits, executor, context, live, and more; live is null without a server),
-and worktree (null without one) {path, repository, branch, base, base_commit}, lease {owner, alive,
-pid, program, epoch}, calls {call_id, name, seq, outcome}, messages as the API's, advice {what,
-command}.";
+JSON: one object, with the fields of the API's GET /sessions/{session_id} (session_id, title,
+status, state, reason, sentence, run, waits, executor, context, live, and more; live is null
+without a server), and worktree (null without one) {path, repository, branch, base, base_commit},
+lease {owner, alive, pid, program, epoch}, calls {call_id, name, seq, outcome}, messages as the
+API's, advice {what, command}.";
 
 /// Queued prompts that are shown; `sessions queue list` has all of them.
 const QUEUED_SHOWN: usize = 3;

@@ -10,13 +10,13 @@ use crate::ui::{Tone, Ui};
 
 const EXAMPLES: &str = "\
 Examples:
-  piton sessions timeline sess_0199
-  piton sessions timeline sess_0199 --json | jq 'select(.kind == \"node.completed\")'
+  piton sessions timeline SESSION
+  piton sessions timeline SESSION --json | jq 'select(.kind == \"node.completed\")'
 
-What a later lineage left behind is marked with `·`.
+Records that a later lineage abandoned are marked with `·`.
 
-JSON: one object per line: seq, ts, lineage, is_current, kind, node, checkpoint_id, latency_ms, attempt,
-detail.";
+JSON: one object per line: seq, ts, lineage, is_current, kind, node, checkpoint_id, latency_ms,
+attempt, detail.";
 
 /// Show a graph's runs, nodes, checkpoints and lineages in order
 #[derive(Debug, clap::Args)]

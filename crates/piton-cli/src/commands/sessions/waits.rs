@@ -22,14 +22,15 @@ use crate::ui::{Tone, Ui};
 const EXAMPLES: &str = "\
 Examples:
   piton sessions waits              All sessions, the earliest deadline first
-  piton sessions waits sess_0199
-  piton sessions waits wait_0199    One wait
+  piton sessions waits SESSION
+  piton sessions waits WAIT         One wait
   piton sessions waits --full       With the whole command, arguments and changes of each request
   piton sessions waits --json | jq -r .permission.command
 
-JSON: one object per wait and line, as the API has it: wait_id, session_id, run_id, kind, question,
-permission (tool, kind, title, command, arguments, locations, diffs, text, options, truncated), since_seq,
-deadline_at, resume_token_id; and token (active, expired, revoked or missing).";
+JSON: one object per wait and line, as the API has it: wait_id, session_id, run_id, kind,
+question, permission (tool, kind, title, command, arguments, locations, diffs, text, options,
+truncated), since_seq, deadline_at, resume_token_id; and token (active, expired, revoked or
+missing).";
 
 /// Sessions on one page.
 const SESSIONS_MAX: usize = 200;

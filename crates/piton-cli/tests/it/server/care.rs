@@ -34,8 +34,8 @@ fn the_doctor_looks_at_a_server_and_its_agents_and_changes_nothing() {
     let (level, says) = of(&findings, "server");
     assert_eq!(level, "ok");
     assert!(says.contains(&world.address), "{says}");
-    assert_eq!(of(&findings, "store"), ("ok", "sqlite; it opens"));
-    assert_eq!(of(&findings, "executions"), ("ok", "1 alive"));
+    assert_eq!(of(&findings, "store"), ("ok", "sqlite; it can be opened"));
+    assert_eq!(of(&findings, "executions"), ("ok", "1 running"));
     assert_eq!(world.records(&session), before);
     world.kill();
     let (_, findings) = examined(&world);
@@ -72,7 +72,7 @@ fn a_server_that_does_not_answer_is_found_out() {
     signal(Signal::CONT);
     let (level, says) = of(&findings, "server");
     assert_eq!((good, level), (false, "problem"));
-    assert!(says.ends_with("lives and does not answer: no answer within 5 s"), "{says}");
+    assert!(says.ends_with("runs but does not answer: no answer within 5 s"), "{says}");
     assert!(examined(&world).0);
 }
 
