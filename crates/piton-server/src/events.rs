@@ -30,7 +30,7 @@ pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
 const REVOKED_WAIT: Duration = Duration::from_secs(1);
 const LAST_EVENT_ID: &str = "last-event-id";
 
-/// A session's records from after a position, as they become durable.
+/// Stream a session's records after a position, as they become durable.
 ///
 /// The `id` of an event is the record's seq. A client that reconnects sends it as `Last-Event-ID`
 /// (or `?after=`) and continues without a gap or a repeat, also when the server was restarted. An

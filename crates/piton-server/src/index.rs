@@ -95,7 +95,8 @@ pub(crate) fn task_event(event: TaskEvent) -> SocketEvent {
     }
 }
 
-/// Changes of the index of sessions, in no order across them.
+/// Stream changes of the session index and of tasks. Events of different sessions have no order
+/// among each other.
 ///
 /// First `listing` with the number of sessions that follow, which replaces all that was known; then
 /// an `index` event for each of them (the last active 1,000; `truncated` says that there are more);

@@ -11,10 +11,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the valid access tokens and sign-in links. */
+        /** List the valid access tokens and sign-in links. */
         get: operations["list_access"];
         put?: never;
-        /** Creates an access token for the API. */
+        /** Create an access token for the API. */
         post: operations["create_access"];
         delete?: never;
         options?: never;
@@ -32,7 +32,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Revokes an access token. */
+        /** Revoke an access token. */
         delete: operations["revoke"];
         options?: never;
         head?: never;
@@ -46,7 +46,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the agents that sessions can use. */
+        /** List the agents that sessions can use. */
         get: operations["agents"];
         put?: never;
         post?: never;
@@ -63,7 +63,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the conversations that an agent keeps. Requires a running agent of that profile. */
+        /** List the conversations that an agent keeps. Requires a running agent of that profile. */
         get: operations["list_agent_sessions"];
         put?: never;
         post?: never;
@@ -83,7 +83,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Asks an agent to delete a conversation. Refused while an open session uses it. */
+        /** Delete a conversation that an agent keeps. Refused while an open session uses it. */
         delete: operations["delete_agent_session"];
         options?: never;
         head?: never;
@@ -99,7 +99,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Asks an agent to close a conversation. Refused while an open session uses it. */
+        /** Close a conversation that an agent keeps. Refused while an open session uses it. */
         post: operations["close_agent_session"];
         delete?: never;
         options?: never;
@@ -115,8 +115,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Reads the audit log: access tokens, actions, refusals, deleted and archived sessions. Digests and
-         *     kept responses are left out.
+         * Get the audit log: access tokens, actions, refusals, deleted and archived sessions, without
+         *     digests and kept responses.
          */
         get: operations["audit"];
         put?: never;
@@ -135,7 +135,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Checks the installation: data folder, store, key, agents, and what could end running agents.
+         * Check the installation: data folder, store, key, agents, and what could end running agents.
          *     Changes nothing.
          */
         get: operations["examine"];
@@ -155,7 +155,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Changes of the index of sessions, in no order across them.
+         * Stream changes of the session index and of tasks. Events of different sessions have no order
+         *     among each other.
          * @description First `listing` with the number of sessions that follow, which replaces all that was known; then
          *     an `index` event for each of them (the last active 1,000; `truncated` says that there are more);
          *     then a `task` event for each of the newest 1,000 tasks; then `index` for whatever changes, `gone`
@@ -180,8 +181,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Executors: those that run, or may run, and those of the last active sessions that failed or were
-         *     stopped.
+         * List the executors that run or may run, and those of recently active sessions that failed or
+         *     were stopped.
          */
         get: operations["executors"];
         put?: never;
@@ -202,7 +203,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Runs a graph in a new session.
+         * Run a graph in a new session.
          * @description Answers when the session exists and the run has begun; the session's events tell what its nodes do.
          *     The server continues the graph when a wait of it is answered, and after a restart.
          */
@@ -222,7 +223,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Creates a link that signs a browser in once, within ten minutes. */
+        /** Create a link that signs a browser in once, within ten minutes. */
         post: operations["link"];
         delete?: never;
         options?: never;
@@ -239,7 +240,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Archives and deletes closed sessions that have been kept long enough. */
+        /** Archive and delete closed sessions whose retention period is over. */
         post: operations["prune_store"];
         delete?: never;
         options?: never;
@@ -257,8 +258,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Reloads the server's settings. The response names those that need a restart; if one is invalid, no
-         *     setting changes.
+         * Reload the server's settings. The response names the settings that need a restart; if one is
+         *     invalid, no setting changes.
          */
         post: operations["reload"];
         delete?: never;
@@ -276,7 +277,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Answers a wait with its resume token; for parties without an access token. */
+        /** Answer a wait with its resume token; for parties without an access token. */
         post: operations["answer_with_token"];
         delete?: never;
         options?: never;
@@ -291,10 +292,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists sessions, last active first. */
+        /** List sessions, last active first. */
         get: operations["list_sessions"];
         put?: never;
-        /** Creates a session, in a task or alone, and starts its agent. */
+        /** Create a session, in a task or alone, and start its agent. */
         post: operations["create_session"];
         delete?: never;
         options?: never;
@@ -309,15 +310,15 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the status of a session. */
+        /** Get the status of a session. */
         get: operations["show_session"];
         put?: never;
         post?: never;
-        /** Deletes a session's log. Refused while something runs in the session, unless forced. */
+        /** Delete a session's log. Refused while something runs in the session, unless forced. */
         delete: operations["delete"];
         options?: never;
         head?: never;
-        /** Renames a session, also a closed one. */
+        /** Rename a session, also a closed one. */
         patch: operations["rename_session"];
         trace?: never;
     };
@@ -331,7 +332,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Abandons an executor that does not respond: interrupts its run, so that another agent can be
+         * Abandon an executor that does not respond: interrupt its run, so that another agent can be
          *     started. If the executor returns, its agent is ended.
          */
         post: operations["abandon_executor"];
@@ -349,14 +350,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What the session's agent offers, and said about itself: modes, models, config options, slash
-         *     commands, plan, usage and cost.
+         * Get what a session's agent offers and reports: modes, models, config options, slash commands,
+         *     plan, usage and cost.
          */
         get: operations["show_agent"];
-        /** Assigns an agent to a session that has none: a log that another program began. */
+        /** Assign an agent to a session whose log, written by another program, names none. */
         put: operations["assign_agent"];
         /**
-         * Chooses how the session's agent works: a mode, a model, config options.
+         * Set the mode, model or config options of a session's agent.
          * @description Given to the agent now, if it runs, and to every agent that is started for the session later. What
          *     the agent does not offer is refused with `choice_not_offered`; before an agent was started it is not
          *     known what it offers, and the choice is kept for it.
@@ -377,7 +378,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Archives a closed session: moves it from the store into a bundle on the server. */
+        /** Archive a closed session: move it from the store into a bundle on the server. */
         post: operations["archive_session"];
         delete?: never;
         options?: never;
@@ -392,7 +393,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The files that the nodes of a graph left. */
+        /** List the files that the nodes of a session's graph left. */
         get: operations["list_artifacts"];
         put?: never;
         post?: never;
@@ -409,7 +410,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** A file that a node left, byte for byte. */
+        /** Get a file that a node of a graph left, byte for byte. */
         get: operations["read_artifact"];
         put?: never;
         post?: never;
@@ -427,8 +428,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * All that a screen needs to show a session, as of one record: status with waits, task, the last page
-         *     of messages, the queue, and what the agent says about itself. Events continue after `last_seq`.
+         * Get everything that a screen needs to show a session, as of one record: status with waits, task,
+         *     last messages, queue, and what the agent reports. Events continue after `last_seq`.
          */
         get: operations["bootstrap"];
         put?: never;
@@ -448,7 +449,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Cancels the run. */
+        /** Cancel a session's run. */
         post: operations["cancel"];
         delete?: never;
         options?: never;
@@ -463,7 +464,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The checkpoints of a session, newest first. */
+        /** List the checkpoints of a session's graph, newest first. */
         get: operations["list_checkpoints"];
         put?: never;
         post?: never;
@@ -480,7 +481,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Compares two checkpoints of a session. */
+        /** Compare two checkpoints of a session's graph. */
         get: operations["diff_checkpoints"];
         put?: never;
         post?: never;
@@ -499,7 +500,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Prunes old checkpoints. Checkpoints that a lineage, a wait or a resume needs are kept. */
+        /**
+         * Prune old checkpoints of a session's graph. Checkpoints that a lineage, a wait or a resume needs
+         *     are kept.
+         */
         post: operations["prune_checkpoints"];
         delete?: never;
         options?: never;
@@ -514,11 +518,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** A checkpoint with what it holds; `latest` is the newest one. */
+        /** Get a checkpoint with its contents; `latest` is the newest one. */
         get: operations["inspect_checkpoint"];
         put?: never;
         post?: never;
-        /** Deletes a checkpoint. Refused for one that a lineage, a wait or a resume needs. */
+        /** Delete a checkpoint. Refused for one that a lineage, a wait or a resume needs. */
         delete: operations["delete_checkpoint"];
         options?: never;
         head?: never;
@@ -534,7 +538,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Closes a session: it can be read, but not resumed. */
+        /** Close a session: it can be read, but not resumed. */
         post: operations["close"];
         delete?: never;
         options?: never;
@@ -549,7 +553,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How the files differ between two checkpoints, or between a checkpoint and now. */
+        /** Compare the files of two checkpoints, or of a checkpoint and the workspace. */
         get: operations["diff_files"];
         put?: never;
         post?: never;
@@ -568,7 +572,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Marks an interrupted run as handled, without resuming it. */
+        /** Mark an interrupted run as handled, without resuming it. */
         post: operations["dismiss"];
         delete?: never;
         options?: never;
@@ -584,7 +588,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * A session's records from after a position, as they become durable.
+         * Stream a session's records after a position, as they become durable.
          * @description The `id` of an event is the record's seq. A client that reconnects sends it as `Last-Event-ID`
          *     (or `?after=`) and continues without a gap or a repeat, also when the server was restarted. An
          *     event `session.state_changed` without an id comes before the record that changes the derived
@@ -606,7 +610,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists a folder of the workspace. */
+        /** List a folder of the workspace. */
         get: operations["list_files"];
         put?: never;
         post?: never;
@@ -623,9 +627,9 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** A file of the workspace, byte for byte; at most 8 MiB. */
+        /** Read a file of the workspace, byte for byte; at most 8 MiB. */
         get: operations["read_file"];
-        /** Writes a file of the workspace, and the folders above it; at most 8 MiB. */
+        /** Write a file of the workspace, and create the folders above it; at most 8 MiB. */
         put: operations["write_file"];
         post?: never;
         delete?: never;
@@ -644,7 +648,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Creates a session whose agent begins with a copy of this session's conversation.
+         * Create a session whose agent begins with a copy of this session's conversation.
          * @description The agent makes the copy at its newest turn, when it is first started; the session's own conversation
          *     stays as it is. The new session works in the same folder. An agent that does not offer this is refused
          *     with `agent_not_offered`; while a run is open, the fork is refused with `run_in_progress`.
@@ -665,7 +669,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Compares the session's branch with its base branch. */
+        /** Compare the session's branch with its base branch. */
         get: operations["git_branch"];
         put?: never;
         post?: never;
@@ -685,8 +689,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Commits everything that has changed in the session's folder, with the user's hooks and filters. If
-         *     that fails, the index is as it was.
+         * Commit all changes in the session's folder, with the user's hooks and filters. If that fails,
+         *     the index is as it was.
          */
         post: operations["git_commit"];
         delete?: never;
@@ -702,7 +706,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the changes in the workspace as a patch. */
+        /** Get the changes in the workspace as a patch. */
         get: operations["git_diff"];
         put?: never;
         post?: never;
@@ -719,7 +723,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the latest commits. */
+        /** List the latest commits of the workspace. */
         get: operations["git_log"];
         put?: never;
         post?: never;
@@ -739,8 +743,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Brings the session's branch into another local branch. A conflict is `merge_conflict` and leaves HEAD,
-         *     index and files as they were.
+         * Merge the session's branch into another local branch. A conflict is `merge_conflict` and leaves
+         *     HEAD, index and files as they were.
          */
         post: operations["git_merge"];
         delete?: never;
@@ -759,8 +763,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Pushes the session's branch to a remote with the user's credentials. What the remote has is never
-         *     overwritten.
+         * Push the session's branch to a remote with the user's credentials. Commits of the remote are
+         *     never overwritten.
          */
         post: operations["git_push"];
         delete?: never;
@@ -776,7 +780,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the git status of the workspace. */
+        /** Get the git status of the workspace. */
         get: operations["git_status"];
         put?: never;
         post?: never;
@@ -793,7 +797,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the graph that a session runs: its nodes and edges with their progress. */
+        /** Get the graph that a session runs: its nodes and edges with their progress. */
         get: operations["show_graph"];
         put?: never;
         post?: never;
@@ -812,7 +816,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Resumes a graph: where it stood, or from a checkpoint, with keys of its memory set first. */
+        /** Resume a session's graph at its last position, or from a checkpoint, with memory keys set first. */
         post: operations["resume_graph"];
         delete?: never;
         options?: never;
@@ -830,8 +834,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Logs the session's agent in. One that does not run is started, and logs in before it opens its
-         *     conversation; the answer comes when the agent runs.
+         * Log in to the session's agent. An agent that does not run is started, and logs in before it
+         *     opens its conversation; the response comes when the agent runs.
          */
         post: operations["log_in_agent"];
         delete?: never;
@@ -848,12 +852,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * A page of a session's conversation, with every tool call paired: after a record, or the last messages
-         *     before one.
+         * Get a page of a session's conversation, with every tool call paired: after a record, or the last
+         *     messages before one.
          */
         get: operations["messages"];
         put?: never;
-        /** Prompts a session: a new run begins, or the prompt is queued while a run is open. */
+        /** Prompt a session: start a run, or queue the prompt while a run is open. */
         post: operations["prompt"];
         delete?: never;
         options?: never;
@@ -871,9 +875,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Opens the session: starts its agent and continues an interrupted run, if the settings say so. Answers
-         *     with the status after that, or 202 while the agent still starts. An agent that could not be started
-         *     is an error.
+         * Open a session: start its agent and continue an interrupted run, if the settings say so.
+         *     Responds with the status after that, or 202 while the agent still starts. An agent that cannot
+         *     be started is an error.
          */
         post: operations["open"];
         delete?: never;
@@ -891,7 +895,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Pauses a run: stops its turn until the run is resumed. */
+        /** Pause a run: stop its turn until the run is resumed. */
         post: operations["pause"];
         delete?: never;
         options?: never;
@@ -906,10 +910,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The prompts that wait for the run to end, in the order of their delivery. */
+        /** List the queued prompts of a session in delivery order. */
         get: operations["list_queue"];
         put?: never;
-        /** Queues a prompt while a run is open; otherwise the prompt starts a run. */
+        /** Queue a prompt while a run is open; otherwise start a run with it. */
         post: operations["queue_prompt"];
         delete?: never;
         options?: never;
@@ -926,7 +930,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Delivers the prompts that an interruption, a failure or a cancellation held. */
+        /** Release the prompts that an interruption, a failure or a cancellation held. */
         post: operations["release_queue"];
         delete?: never;
         options?: never;
@@ -941,15 +945,15 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One queued prompt, with all of its content. */
+        /** Get one queued prompt, with all of its content. */
         get: operations["show_queued_prompt"];
         put?: never;
         post?: never;
-        /** Removes a queued prompt: it is not delivered. */
+        /** Remove a queued prompt: it is not delivered. */
         delete: operations["remove_queued_prompt"];
         options?: never;
         head?: never;
-        /** Changes what a queued prompt says, or its place. */
+        /** Edit the content of a queued prompt, or move it. */
         patch: operations["edit_queued_prompt"];
         trace?: never;
     };
@@ -960,7 +964,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** A page of a session's log. */
+        /** Get a page of a session's log. */
         get: operations["records"];
         put?: never;
         post?: never;
@@ -979,7 +983,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Redacts contents of a session's log irreversibly, also of a closed session. */
+        /** Redact contents of a session's log irreversibly, also of a closed session. */
         post: operations["redact_session"];
         delete?: never;
         options?: never;
@@ -997,8 +1001,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Starts the agent if it does not run, and continues a paused run. An interrupted run is continued if
-         *     the request or the setting asks for it. Answers when it is known what became of the start.
+         * Resume a session: start its agent if it does not run, and continue a paused run. An interrupted
+         *     run is continued if the request or the setting asks for it. Responds when the start has
+         *     succeeded or failed.
          */
         post: operations["resume"];
         delete?: never;
@@ -1017,7 +1022,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Rewinds files, conversation, or both to a checkpoint.
+         * Rewind files, conversation, or both to a checkpoint.
          * @description A safety snapshot of the files is taken first. Refused with `workspace_conflict` if files changed that
          *     the session did not change, and with `run_in_progress` while a run is open. What was said after the
          *     checkpoint stays in the log, as a lineage that was left behind; the agent gets a fresh start with the
@@ -1037,10 +1042,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The shells of a session's workspace; none if its agentctl does not run. */
+        /** List the shells of a session's workspace; none if its agentctl does not run. */
         get: operations["list_shells"];
         put?: never;
-        /** Opens a shell in the workspace; its socket shows it. */
+        /** Open a shell in the workspace. Its socket is the shell's screen and keyboard. */
         post: operations["open_shell"];
         delete?: never;
         options?: never;
@@ -1058,7 +1063,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Ends a shell and what was started in it. */
+        /** End a shell and the processes that it started. */
         delete: operations["end_shell"];
         options?: never;
         head?: never;
@@ -1073,7 +1078,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * A shell's screen and keyboard, over a WebSocket.
+         * Attach to a shell's screen and keyboard, over a WebSocket.
          * @description Binary messages are the terminal's bytes, both ways; what the shell wrote last comes first. Text
          *     `{"resize": {"cols": 80, "rows": 24}}` resizes it. When the shell ends, text
          *     `{"exit_code": 0, "signal": null}` says how, and the socket is closed.
@@ -1096,7 +1101,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Starts the session's agent if it does not run; an interrupted run stays interrupted. */
+        /** Start the session's agent if it does not run; an interrupted run stays interrupted. */
         post: operations["start"];
         delete?: never;
         options?: never;
@@ -1111,7 +1116,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the status of a session; the same as `GET /sessions/{session_id}`. */
+        /** Get the status of a session; the same as `GET /sessions/{session_id}`. */
         get: operations["show_status"];
         put?: never;
         post?: never;
@@ -1131,7 +1136,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Ends the session's agent. The session stays, and its next prompt starts the agent again. Refused
+         * Stop the session's agent. The session stays, and its next prompt starts the agent again. Refused
          *     while a run is open.
          */
         post: operations["stop_agent"];
@@ -1148,7 +1153,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What happened in a graph's session, oldest first. */
+        /** Get the timeline of a session's graph: runs, nodes, checkpoints and lineages, oldest first. */
         get: operations["show_timeline"];
         put?: never;
         post?: never;
@@ -1167,7 +1172,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Creates a resume token for the interrupted run. */
+        /** Create a resume token for the interrupted run. */
         post: operations["mint"];
         delete?: never;
         options?: never;
@@ -1182,7 +1187,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The checkpoints of a session's turns, newest first. */
+        /** List the checkpoints of a session's turns, newest first. */
         get: operations["list_turn_checkpoints"];
         put?: never;
         post?: never;
@@ -1201,7 +1206,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Undoes the last rewind, if no turn has begun since. A second undo restores the rewind. */
+        /** Undo the last rewind, if no turn has begun since. A second undo restores the rewind. */
         post: operations["undo_rewind"];
         delete?: never;
         options?: never;
@@ -1217,7 +1222,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Checks every record of a session's log. Who may read the log may check it: the answer says less than
+         * Verify every record of a session's log. The scope `read` is enough: the response says less than
          *     the records do.
          */
         get: operations["verify"];
@@ -1238,11 +1243,11 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Recreates a removed worktree from its branch; an existing one stays as it is. */
+        /** Recreate a removed worktree from its branch; an existing one stays as it is. */
         post: operations["repair"];
         /**
-         * Removes a session's worktree; its branch, too, if everything on it is elsewhere. Refused if
-         *     something would be lost, unless it is forced.
+         * Remove a session's worktree, and its branch if every commit of it is elsewhere. Refused if
+         *     something would be lost, unless forced.
          */
         delete: operations["clean_up"];
         options?: never;
@@ -1259,7 +1264,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Exchanges the secret of a sign-in link for an access token, once. */
+        /** Exchange the secret of a sign-in link for an access token, once. */
         post: operations["sign_in"];
         delete?: never;
         options?: never;
@@ -1274,10 +1279,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** A page of tasks, newest first. */
+        /** List tasks, newest first. */
         get: operations["list_tasks"];
         put?: never;
-        /** Creates a task. */
+        /** Create a task. */
         post: operations["create_task"];
         delete?: never;
         options?: never;
@@ -1292,16 +1297,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** A task with its sessions. */
+        /** Get a task with its sessions. */
         get: operations["show_task"];
         put?: never;
         post?: never;
-        /** Deletes a task. Its sessions stay. Refused while a session is open, unless forced. */
+        /** Delete a task. Its sessions stay. Refused while a session is open, unless forced. */
         delete: operations["delete_task"];
         options?: never;
         head?: never;
         /**
-         * Renames, closes or reopens a task.
+         * Rename, close or reopen a task.
          * @description A closed task's state is its outcome, whatever its sessions do; they stay as they are, and new ones
          *     are refused. A reopened task's state follows from its sessions again.
          */
@@ -1315,7 +1320,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Checks the logs, a page of them; with the last page also the store as a whole. */
+        /** Verify the logs, a page of them; with the last page also the store as a whole. */
         get: operations["verify_store"];
         put?: never;
         post?: never;
@@ -1332,7 +1337,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the open waits of all sessions. */
+        /** List the open waits of all sessions. */
         get: operations["list_waits"];
         put?: never;
         post?: never;
@@ -1349,7 +1354,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns one open wait with its whole question. */
+        /** Get one open wait with its whole question. */
         get: operations["get_wait"];
         put?: never;
         post?: never;
@@ -1368,7 +1373,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Answers a wait. Requires the scope `control`. */
+        /** Answer a wait. Requires the scope `control`. */
         post: operations["answer"];
         delete?: never;
         options?: never;
@@ -1385,7 +1390,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Creates a new resume token for a wait, valid while the wait is open, and revokes the old one. */
+        /** Create a new resume token for a wait, valid while the wait is open, and revoke the old one. */
         post: operations["rotate"];
         delete?: never;
         options?: never;
@@ -1401,7 +1406,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Methods, their answers, and events, over a WebSocket.
+         * Connect a WebSocket for methods, their results, and events.
          * @description Every message is JSON text. `{"id": "1", "method": "task.session.status", "params": {…}}` is
          *     answered `{"id": "1", "result": …}` or `{"id": "1", "error": {problem document}}`; answers may
          *     come in another order than their requests. Methods: `task.session.create`, `list`, `status`,
@@ -1430,7 +1435,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Reports that the server runs. Needs no token and returns nothing else. */
+        /** Report that the server runs. Needs no token and returns nothing else. */
         get: operations["health"];
         put?: never;
         post?: never;
@@ -1447,7 +1452,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Counters and gauges, in the format that Prometheus reads. */
+        /** Get counters and gauges in the format that Prometheus reads. */
         get: operations["metrics"];
         put?: never;
         post?: never;
@@ -1464,7 +1469,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Reports whether the server accepts work. Needs no token and returns nothing else. */
+        /** Report whether the server accepts work. Needs no token and returns nothing else. */
         get: operations["ready"];
         put?: never;
         post?: never;
@@ -1756,7 +1761,7 @@ export interface components {
             outcome?: components["schemas"]["RunOutcome"] | null;
         };
         /** @enum {string} */
-        Code: "id_invalid" | "session_not_found" | "session_ambiguous" | "session_exists" | "session_closed" | "session_not_closed" | "session_read_only" | "session_owned" | "run_not_found" | "run_in_progress" | "run_not_open" | "run_not_interrupted" | "wait_not_found" | "wait_expired" | "answer_invalid" | "queued_prompt_not_found" | "queued_prompt_conflict" | "content_not_supported" | "call_not_open" | "message_not_open" | "offset_mismatch" | "executor_not_found" | "executor_alive" | "executor_in_use" | "agentctl_refused" | "agentctl_unreachable" | "spool_gap" | "record_not_found" | "record_empty" | "limit_reached" | "idempotency_key_reused" | "request_invalid" | "request_timeout" | "request_too_large" | "response_not_kept" | "rate_limited" | "cursor_invalid" | "not_found" | "method_not_allowed" | "task_not_found" | "task_closed" | "task_in_use" | "choice_not_offered" | "agent_not_found" | "agent_profile_required" | "agent_profile_conflict" | "agent_unusable" | "agent_not_running" | "path_outside" | "repository_invalid" | "base_not_found" | "worktree_not_found" | "worktree_exists" | "worktree_dirty" | "nothing_to_commit" | "merge_conflict" | "push_rejected" | "workspace_conflict" | "restore_in_progress" | "snapshot_not_found" | "workspace_unusable" | "git_failed" | "server_running" | "server_not_running" | "server_unreachable" | "address_in_use" | "tls_required" | "tls_invalid" | "unauthenticated" | "access_token_expired" | "access_token_not_found" | "insufficient_scope" | "host_refused" | "origin_refused" | "resume_token_not_found" | "resume_token_mismatch" | "resume_token_consumed" | "resume_token_revoked" | "resume_token_expired" | "graph_invalid" | "graph_changed" | "graph_input_invalid" | "node_failed" | "node_timeout" | "node_output_invalid" | "expression_failed" | "memory_key_undeclared" | "memory_value_required" | "loop_limit_reached" | "artifact_not_found" | "checkpoint_not_found" | "checkpoint_not_resumable" | "checkpoint_damaged" | "checkpoint_incompatible" | "checkpoint_in_use" | "config_conflict" | "session_not_graph" | "session_is_graph" | "config_invalid" | "seq_conflict" | "epoch_stale" | "batch_invalid" | "payload_too_large" | "utf8_invalid" | "store_poisoned" | "store_closed" | "disk_full" | "store_read_only" | "store_unreadable" | "store_ambiguous" | "store_unsupported" | "store_not_piton" | "store_damaged" | "store_newer" | "store_too_old" | "store_busy" | "store_in_use" | "store_overloaded" | "network_filesystem" | "key_missing" | "key_wrong" | "key_invalid" | "key_permissions" | "file_permissions" | "line_damaged" | "record_damaged" | "chain_broken" | "blob_missing" | "bundle_not_piton" | "bundle_newer" | "bundle_too_old" | "bundle_damaged" | "bundle_io" | "passphrase_required" | "passphrase_wrong" | "file_exists" | "secret_unreadable" | "store_not_empty" | "agent_missing" | "agent_not_executable" | "agent_start_failed" | "agent_exited" | "agent_closed" | "agent_timeout" | "agent_version" | "agent_protocol" | "agent_error" | "agent_message_too_long" | "agent_not_offered" | "agent_no_session" | "agent_running" | "agent_busy" | "agent_auth_required" | "agent_auth_failed" | "agent_auth_timeout" | "agent_auth_not_found" | "agent_session_in_use" | "session_refused" | "fork_source_required" | "prompt_too_long" | "turn_not_found" | "workspace_missing" | "agentctl_closing" | "agentctl_missing" | "agentctl_ended" | "agentctl_timeout" | "protocol_unsupported" | "command_mismatch" | "command_withdrawn" | "command_interrupted" | "epoch_required" | "epoch_not_saved" | "execution_exists" | "execution_stuck" | "executor_io" | "processes_remain" | "processes_unlisted" | "operation_interrupted" | "socket_folder_unsafe" | "socket_path_too_long" | "spool_not_found" | "stream_replaced" | "spool_closed" | "spool_unreadable" | "spool_not_piton" | "spool_too_old" | "spool_newer" | "spool_damaged" | "spool_key_wrong" | "path_invalid" | "path_is_folder" | "path_not_folder" | "path_not_file" | "file_too_large" | "file_not_text" | "file_not_permitted" | "file_io" | "git_missing" | "git_timeout" | "terminal_not_found" | "terminal_start_failed" | "shell_not_found" | "shell_start_failed" | "shell_write_failed" | "demo_failed" | "entropy_unavailable";
+        Code: "id_invalid" | "session_not_found" | "session_ambiguous" | "session_exists" | "session_closed" | "session_not_closed" | "session_read_only" | "session_owned" | "run_not_found" | "run_in_progress" | "run_not_open" | "run_not_interrupted" | "wait_not_found" | "wait_expired" | "answer_invalid" | "queued_prompt_not_found" | "queued_prompt_conflict" | "content_not_supported" | "call_not_open" | "message_not_open" | "offset_mismatch" | "executor_not_found" | "executor_alive" | "executor_in_use" | "agentctl_refused" | "agentctl_unreachable" | "spool_gap" | "record_not_found" | "record_empty" | "limit_reached" | "idempotency_key_reused" | "request_invalid" | "request_timeout" | "request_too_large" | "response_not_kept" | "rate_limited" | "cursor_invalid" | "not_found" | "method_not_allowed" | "task_not_found" | "task_closed" | "task_in_use" | "choice_not_offered" | "agent_not_found" | "agent_profile_required" | "agent_profile_conflict" | "agent_unusable" | "agent_not_running" | "path_outside" | "repository_invalid" | "base_not_found" | "worktree_not_found" | "worktree_exists" | "worktree_dirty" | "nothing_to_commit" | "merge_conflict" | "push_rejected" | "workspace_conflict" | "restore_in_progress" | "snapshot_not_found" | "workspace_unusable" | "git_failed" | "server_running" | "server_not_running" | "service_manager_failed" | "server_unreachable" | "address_in_use" | "tls_required" | "tls_invalid" | "unauthenticated" | "access_token_expired" | "access_token_not_found" | "insufficient_scope" | "host_refused" | "origin_refused" | "resume_token_not_found" | "resume_token_mismatch" | "resume_token_consumed" | "resume_token_revoked" | "resume_token_expired" | "graph_invalid" | "graph_changed" | "graph_input_invalid" | "node_failed" | "node_timeout" | "node_output_invalid" | "expression_failed" | "memory_key_undeclared" | "memory_value_required" | "loop_limit_reached" | "artifact_not_found" | "checkpoint_not_found" | "checkpoint_not_resumable" | "checkpoint_damaged" | "checkpoint_incompatible" | "checkpoint_in_use" | "config_conflict" | "session_not_graph" | "session_is_graph" | "config_invalid" | "seq_conflict" | "epoch_stale" | "batch_invalid" | "payload_too_large" | "utf8_invalid" | "store_poisoned" | "store_closed" | "disk_full" | "store_read_only" | "store_unreadable" | "store_ambiguous" | "store_unsupported" | "store_not_piton" | "store_damaged" | "store_newer" | "store_too_old" | "store_busy" | "store_in_use" | "store_overloaded" | "network_filesystem" | "key_missing" | "key_wrong" | "key_invalid" | "key_permissions" | "file_permissions" | "line_damaged" | "record_damaged" | "chain_broken" | "blob_missing" | "bundle_not_piton" | "bundle_newer" | "bundle_too_old" | "bundle_damaged" | "bundle_io" | "passphrase_required" | "passphrase_wrong" | "file_exists" | "secret_unreadable" | "store_not_empty" | "agent_missing" | "agent_not_executable" | "agent_start_failed" | "agent_exited" | "agent_closed" | "agent_timeout" | "agent_version" | "agent_protocol" | "agent_error" | "agent_message_too_long" | "agent_not_offered" | "agent_no_session" | "agent_running" | "agent_busy" | "agent_auth_required" | "agent_auth_failed" | "agent_auth_timeout" | "agent_auth_not_found" | "agent_session_in_use" | "session_refused" | "fork_source_required" | "prompt_too_long" | "turn_not_found" | "workspace_missing" | "agentctl_closing" | "agentctl_missing" | "agentctl_ended" | "agentctl_timeout" | "protocol_unsupported" | "command_mismatch" | "command_withdrawn" | "command_interrupted" | "epoch_required" | "epoch_not_saved" | "execution_exists" | "execution_stuck" | "executor_io" | "processes_remain" | "processes_unlisted" | "operation_interrupted" | "socket_folder_unsafe" | "socket_path_too_long" | "spool_not_found" | "stream_replaced" | "spool_closed" | "spool_unreadable" | "spool_not_piton" | "spool_too_old" | "spool_newer" | "spool_damaged" | "spool_key_wrong" | "path_invalid" | "path_is_folder" | "path_not_folder" | "path_not_file" | "file_too_large" | "file_not_text" | "file_not_permitted" | "file_io" | "git_missing" | "git_timeout" | "terminal_not_found" | "terminal_start_failed" | "shell_not_found" | "shell_start_failed" | "shell_write_failed" | "demo_failed" | "entropy_unavailable";
         CommitRequest: {
             /** @description The commit's message. */
             message: string;

@@ -32,7 +32,7 @@ fn wanted(new: NewAccessToken) -> Result<piton_runtime::NewAccessToken> {
     Ok(piton_runtime::NewAccessToken { name, scopes, expires_in_s })
 }
 
-/// Creates an access token for the API.
+/// Create an access token for the API.
 #[utoipa::path(post, path = "/access-tokens", operation_id = "create_access", tag = "access", request_body = NewAccessToken,
     params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request creates nothing and does not return the secret again")),
     responses((status = 201, body = AccessTokenIssued),
@@ -46,7 +46,7 @@ pub(crate) async fn create(
     Ok(Reply::created(issued.map(shown)))
 }
 
-/// Creates a link that signs a browser in once, within ten minutes.
+/// Create a link that signs a browser in once, within ten minutes.
 #[utoipa::path(post, path = "/links", tag = "access", request_body = NewAccessToken,
     params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request creates nothing and does not return the secret again")),
     responses((status = 201, body = AccessTokenIssued),
@@ -60,7 +60,7 @@ pub(crate) async fn link(
     Ok(Reply::created(issued.map(shown)))
 }
 
-/// Exchanges the secret of a sign-in link for an access token, once.
+/// Exchange the secret of a sign-in link for an access token, once.
 #[utoipa::path(post, path = "/sign-in", tag = "access", request_body = SignInRequest, security(()),
     responses((status = 201, body = AccessTokenIssued),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
@@ -75,7 +75,7 @@ pub(crate) async fn sign_in(
     Ok(Reply::created(Fulfilled { response, replayed: false }))
 }
 
-/// Lists the valid access tokens and sign-in links.
+/// List the valid access tokens and sign-in links.
 #[utoipa::path(get, path = "/access-tokens", operation_id = "list_access", tag = "access",
     responses((status = 200, body = AccessTokenList),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
@@ -95,7 +95,7 @@ pub(crate) async fn list(
     Ok(Json(AccessTokenList { access }))
 }
 
-/// Revokes an access token.
+/// Revoke an access token.
 #[utoipa::path(delete, path = "/access-tokens/{access_token_id}", tag = "access",
     params(("access_token_id" = String, Path, description = "The token's public id")),
     responses((status = 204),

@@ -14,8 +14,8 @@ use crate::app::App;
 use crate::extract::{Body, Controller, OptionalBody, Path, Reader};
 use crate::problem::Result;
 
-/// What the session's agent offers, and said about itself: modes, models, config options, slash
-/// commands, plan, usage and cost.
+/// Get what a session's agent offers and reports: modes, models, config options, slash commands,
+/// plan, usage and cost.
 #[utoipa::path(get, path = "/sessions/{session_id}/agent", operation_id = "show_agent", tag = "agents",
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = AgentView),
@@ -32,7 +32,7 @@ pub(crate) async fn show_now(app: &App, session: &str) -> Result<AgentView> {
     Ok(app.engine().agent_view(&SessionId::from_user(session)?).await?.into())
 }
 
-/// Chooses how the session's agent works: a mode, a model, config options.
+/// Set the mode, model or config options of a session's agent.
 ///
 /// Given to the agent now, if it runs, and to every agent that is started for the session later. What
 /// the agent does not offer is refused with `choice_not_offered`; before an agent was started it is not
@@ -61,8 +61,8 @@ pub(crate) async fn configure_now(
     Ok(about(app.engine().configure_agent(caller, &session, choice.into()).await?))
 }
 
-/// Logs the session's agent in. One that does not run is started, and logs in before it opens its
-/// conversation; the answer comes when the agent runs.
+/// Log in to the session's agent. An agent that does not run is started, and logs in before it
+/// opens its conversation; the response comes when the agent runs.
 #[utoipa::path(post, path = "/sessions/{session_id}/login", operation_id = "log_in_agent", tag = "agents", request_body = Option<LoginRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),

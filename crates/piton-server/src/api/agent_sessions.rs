@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::extract::{Administrator, Controller, OptionalBody, Params, Path, Reader};
 use crate::problem::Result;
 
-/// Lists the conversations that an agent keeps. Requires a running agent of that profile.
+/// List the conversations that an agent keeps. Requires a running agent of that profile.
 #[utoipa::path(get, path = "/agents/{agent}/sessions", operation_id = "list_agent_sessions", tag = "agents",
     params(("agent" = String, Path, description = "The agent profile's id"), AgentSessionQuery),
     responses((status = 200, body = AgentSessionPage),
@@ -36,7 +36,7 @@ pub(crate) async fn list(
     Ok(Json(AgentSessionPage { sessions: sessions.collect(), next: listed.next_cursor }))
 }
 
-/// Asks an agent to close a conversation. Refused while an open session uses it.
+/// Close a conversation that an agent keeps. Refused while an open session uses it.
 #[utoipa::path(post, path = "/agents/{agent}/sessions/{agent_session_id}/close", operation_id = "close_agent_session", tag = "agents",
     params(("agent" = String, Path, description = "The agent profile's id"),
         ("agent_session_id" = String, Path, description = "The agent's own id of the conversation")),
@@ -51,7 +51,7 @@ pub(crate) async fn close(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Asks an agent to delete a conversation. Refused while an open session uses it.
+/// Delete a conversation that an agent keeps. Refused while an open session uses it.
 #[utoipa::path(delete, path = "/agents/{agent}/sessions/{agent_session_id}", operation_id = "delete_agent_session", tag = "agents",
     params(("agent" = String, Path, description = "The agent profile's id"),
         ("agent_session_id" = String, Path, description = "The agent's own id of the conversation")),
@@ -66,7 +66,7 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Creates a session whose agent begins with a copy of this session's conversation.
+/// Create a session whose agent begins with a copy of this session's conversation.
 ///
 /// The agent makes the copy at its newest turn, when it is first started; the session's own conversation
 /// stays as it is. The new session works in the same folder. An agent that does not offer this is refused

@@ -36,7 +36,7 @@ fn view(agent: &Profile, path: Option<&OsStr>) -> Agent {
     }
 }
 
-/// Lists the agents that sessions can use.
+/// List the agents that sessions can use.
 #[utoipa::path(get, path = "/agents", tag = "agents",
     responses((status = 200, body = AgentList),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
@@ -50,8 +50,8 @@ pub(crate) async fn agents(State(app): State<App>, _reader: Reader) -> Json<Agen
     Json(AgentList { agents: looking.await.unwrap_or_default() })
 }
 
-/// Executors: those that run, or may run, and those of the last active sessions that failed or were
-/// stopped.
+/// List the executors that run or may run, and those of recently active sessions that failed or
+/// were stopped.
 #[utoipa::path(get, path = "/executors", tag = "agents",
     responses((status = 200, body = ExecutionList),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]

@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::extract::{Body, Controller, OptionalBody, Path, Reader};
 use crate::problem::Result;
 
-/// Compares the session's branch with its base branch.
+/// Compare the session's branch with its base branch.
 #[utoipa::path(get, path = "/sessions/{session_id}/git/branch", operation_id = "git_branch", tag = "workspace",
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = GitBranch),
@@ -31,8 +31,8 @@ pub(crate) async fn branch(
     Ok(Json(GitBranch { branch, head, base, merge_base, ahead, behind, uncommitted, remotes }))
 }
 
-/// Commits everything that has changed in the session's folder, with the user's hooks and filters. If
-/// that fails, the index is as it was.
+/// Commit all changes in the session's folder, with the user's hooks and filters. If that fails,
+/// the index is as it was.
 #[utoipa::path(post, path = "/sessions/{session_id}/git/commit", operation_id = "git_commit", tag = "workspace", request_body = CommitRequest,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
@@ -49,8 +49,8 @@ pub(crate) async fn commit(
     Ok(Reply::ok(done.map(|CommittedWork { session_id, commit }| Committed { session_id, commit })))
 }
 
-/// Brings the session's branch into another local branch. A conflict is `merge_conflict` and leaves HEAD,
-/// index and files as they were.
+/// Merge the session's branch into another local branch. A conflict is `merge_conflict` and leaves
+/// HEAD, index and files as they were.
 #[utoipa::path(post, path = "/sessions/{session_id}/git/merge", operation_id = "git_merge", tag = "workspace", request_body = Option<MergeRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
@@ -77,8 +77,8 @@ pub(crate) async fn merge(
     })))
 }
 
-/// Pushes the session's branch to a remote with the user's credentials. What the remote has is never
-/// overwritten.
+/// Push the session's branch to a remote with the user's credentials. Commits of the remote are
+/// never overwritten.
 #[utoipa::path(post, path = "/sessions/{session_id}/git/push", operation_id = "git_push", tag = "workspace", request_body = Option<PushRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),

@@ -51,7 +51,7 @@ fn options(given: Option<Value>) -> Result<CheckpointOptions> {
         .map_err(|error| Problem::malformed(format!("checkpoint: {error}")))
 }
 
-/// Runs a graph in a new session.
+/// Run a graph in a new session.
 ///
 /// Answers when the session exists and the run has begun; the session's events tell what its nodes do.
 /// The server continues the graph when a wait of it is answered, and after a restart.
@@ -72,7 +72,7 @@ pub(crate) async fn run(
     Ok(Reply::created(created.map(|created| SessionCreated::new(created.session_id, None, None))))
 }
 
-/// Resumes a graph: where it stood, or from a checkpoint, with keys of its memory set first.
+/// Resume a session's graph at its last position, or from a checkpoint, with memory keys set first.
 #[utoipa::path(post, path = "/sessions/{session_id}/graph/resume", operation_id = "resume_graph", tag = "graphs", request_body = Option<ResumeGraphRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
@@ -100,7 +100,7 @@ pub(crate) async fn resume(
     })))
 }
 
-/// Returns the graph that a session runs: its nodes and edges with their progress.
+/// Get the graph that a session runs: its nodes and edges with their progress.
 #[utoipa::path(get, path = "/sessions/{session_id}/graph", operation_id = "show_graph", tag = "graphs",
     params(("session_id" = String, Path, description = "The session's id"), GraphQuery),
     responses((status = 200, body = GraphView),
@@ -116,7 +116,7 @@ pub(crate) async fn show(
     Ok(Json(wire(&app.engine().graph(&session, include_memory).await?)?))
 }
 
-/// What happened in a graph's session, oldest first.
+/// Get the timeline of a session's graph: runs, nodes, checkpoints and lineages, oldest first.
 #[utoipa::path(get, path = "/sessions/{session_id}/timeline", operation_id = "show_timeline", tag = "graphs",
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = GraphTimeline),
@@ -131,7 +131,7 @@ pub(crate) async fn timeline(
     Ok(Json(GraphTimeline { session_id: session, entries }))
 }
 
-/// The files that the nodes of a graph left.
+/// List the files that the nodes of a session's graph left.
 #[utoipa::path(get, path = "/sessions/{session_id}/artifacts", operation_id = "list_artifacts", tag = "graphs",
     params(("session_id" = String, Path, description = "The session's id"), ArtifactQuery),
     responses((status = 200, body = ArtifactList),
@@ -147,7 +147,7 @@ pub(crate) async fn artifacts(
     Ok(Json(ArtifactList { session_id, artifacts }))
 }
 
-/// A file that a node left, byte for byte.
+/// Get a file that a node of a graph left, byte for byte.
 #[utoipa::path(get, path = "/sessions/{session_id}/artifacts/{name}", operation_id = "read_artifact", tag = "graphs",
     params(("session_id" = String, Path, description = "The session's id"),
         ("name" = String, Path, description = "The file's name")),
@@ -166,7 +166,7 @@ pub(crate) async fn artifact(
     Ok((headers, bytes).into_response())
 }
 
-/// The checkpoints of a session, newest first.
+/// List the checkpoints of a session's graph, newest first.
 #[utoipa::path(get, path = "/sessions/{session_id}/checkpoints", operation_id = "list_checkpoints", tag = "graphs",
     params(("session_id" = String, Path, description = "The session's id"), CheckpointQuery),
     responses((status = 200, body = CheckpointPage),
@@ -195,7 +195,7 @@ pub(crate) async fn list(
     Ok(Json(wire(&app.engine().checkpoints(&session, query).await?)?))
 }
 
-/// A checkpoint with what it holds; `latest` is the newest one.
+/// Get a checkpoint with its contents; `latest` is the newest one.
 #[utoipa::path(get, path = "/sessions/{session_id}/checkpoints/{checkpoint_id}", operation_id = "inspect_checkpoint", tag = "graphs",
     params(("session_id" = String, Path, description = "The session's id"),
         ("checkpoint_id" = String, Path, description = "The checkpoint's id, or the beginning or end of it"), InspectQuery),
@@ -212,7 +212,7 @@ pub(crate) async fn inspect(
     Ok(Json(wire(&app.engine().checkpoint(&session, &checkpoint, include_memory).await?)?))
 }
 
-/// Deletes a checkpoint. Refused for one that a lineage, a wait or a resume needs.
+/// Delete a checkpoint. Refused for one that a lineage, a wait or a resume needs.
 #[utoipa::path(delete, path = "/sessions/{session_id}/checkpoints/{checkpoint_id}", operation_id = "delete_checkpoint", tag = "graphs",
     params(("session_id" = String, Path, description = "The session's id"),
         ("checkpoint_id" = String, Path, description = "The checkpoint's id, or the beginning or end of it")),
@@ -228,7 +228,8 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Prunes old checkpoints. Checkpoints that a lineage, a wait or a resume needs are kept.
+/// Prune old checkpoints of a session's graph. Checkpoints that a lineage, a wait or a resume needs
+/// are kept.
 #[utoipa::path(post, path = "/sessions/{session_id}/checkpoints/prune", operation_id = "prune_checkpoints", tag = "graphs", request_body = Option<PruneCheckpointsRequest>,
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = CheckpointsPruned),
@@ -247,7 +248,7 @@ pub(crate) async fn prune(
     Ok(Json(CheckpointsPruned { session_id, pruned, dry_run }))
 }
 
-/// Compares two checkpoints of a session.
+/// Compare two checkpoints of a session's graph.
 #[utoipa::path(get, path = "/sessions/{session_id}/checkpoints/diff", operation_id = "diff_checkpoints", tag = "graphs",
     params(("session_id" = String, Path, description = "The session's id"), DiffQuery),
     responses((status = 200, body = CheckpointDiff),

@@ -25,14 +25,14 @@ const CHECK_EVERY: Duration = Duration::from_secs(2);
 /// Sessions that are looked at at a time.
 const PAGE_SESSIONS: usize = 256;
 
-/// Reports that the server runs. Needs no token and returns nothing else.
+/// Report that the server runs. Needs no token and returns nothing else.
 #[utoipa::path(get, path = "/health", tag = "server", security(()),
     responses((status = 200, body = Health)))]
 pub(crate) async fn health() -> Json<Health> {
     Json(Health::ok())
 }
 
-/// Reports whether the server accepts work. Needs no token and returns nothing else.
+/// Report whether the server accepts work. Needs no token and returns nothing else.
 #[utoipa::path(get, path = "/ready", tag = "server", security(()), responses(
     (status = 200, body = Health),
     (status = 503, body = Document, content_type = "application/problem+json"),
@@ -73,8 +73,8 @@ impl Readiness {
     }
 }
 
-/// Reloads the server's settings. The response names those that need a restart; if one is invalid, no
-/// setting changes.
+/// Reload the server's settings. The response names the settings that need a restart; if one is
+/// invalid, no setting changes.
 #[utoipa::path(post, path = "/reload", tag = "server", responses(
     (status = 200, body = Reloaded),
     (status = "4XX", body = Document, content_type = "application/problem+json"),
@@ -92,7 +92,7 @@ pub(crate) async fn reload(
     reload.reload().map(Json).map_err(failed)
 }
 
-/// Checks the installation: data folder, store, key, agents, and what could end running agents.
+/// Check the installation: data folder, store, key, agents, and what could end running agents.
 /// Changes nothing.
 #[utoipa::path(get, path = "/doctor", operation_id = "examine", tag = "server", responses(
     (status = 200, body = Examination),
@@ -109,7 +109,7 @@ pub(crate) async fn examine(State(app): State<App>, _reader: Reader) -> Result<J
     doctor.examine().await.map(Json).map_err(failed)
 }
 
-/// Counters and gauges, in the format that Prometheus reads.
+/// Get counters and gauges in the format that Prometheus reads.
 #[utoipa::path(get, path = "/metrics", tag = "server", responses(
     (status = 200, body = String, content_type = "application/openmetrics-text"),
     (status = "4XX", body = Document, content_type = "application/problem+json"),

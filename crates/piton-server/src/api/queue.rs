@@ -19,7 +19,7 @@ use crate::app::App;
 use crate::extract::{Controller, LargeBody, Params, Path, Reader};
 use crate::problem::{Problem, Result};
 
-/// Prompts a session: a new run begins, or the prompt is queued while a run is open.
+/// Prompt a session: start a run, or queue the prompt while a run is open.
 #[utoipa::path(post, path = "/sessions/{session_id}/messages", tag = "sessions", request_body = PromptRequest,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
@@ -62,7 +62,7 @@ fn unknown_choice(if_busy: &WireIfBusy) -> String {
     format!("if_busy is queue, reject or supersede, not {if_busy}")
 }
 
-/// Queues a prompt while a run is open; otherwise the prompt starts a run.
+/// Queue a prompt while a run is open; otherwise start a run with it.
 #[utoipa::path(post, path = "/sessions/{session_id}/queue", operation_id = "queue_prompt", tag = "queue", request_body = QueueRequest,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
@@ -86,7 +86,7 @@ pub(crate) async fn add_now(
     prompt_now(app, caller, session, PromptRequest::queued(prompt.content)).await
 }
 
-/// The prompts that wait for the run to end, in the order of their delivery.
+/// List the queued prompts of a session in delivery order.
 #[utoipa::path(get, path = "/sessions/{session_id}/queue", operation_id = "list_queue", tag = "queue",
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = Queue),
@@ -123,7 +123,7 @@ fn spelled(report: QueuedPromptReport) -> QueuedPrompt {
     }
 }
 
-/// One queued prompt, with all of its content.
+/// Get one queued prompt, with all of its content.
 #[utoipa::path(get, path = "/sessions/{session_id}/queue/{message_id}", operation_id = "show_queued_prompt", tag = "queue",
     params(("session_id" = String, Path, description = "The session's id"),
         ("message_id" = String, Path, description = "The prompt's message id")),
@@ -138,7 +138,7 @@ pub(crate) async fn show(
     Ok(Json(spelled(app.engine().queued_prompt(&session, &message).await?)))
 }
 
-/// Changes what a queued prompt says, or its place.
+/// Edit the content of a queued prompt, or move it.
 #[utoipa::path(patch, path = "/sessions/{session_id}/queue/{message_id}", operation_id = "edit_queued_prompt", tag = "queue", request_body = QueueEdit,
     params(("session_id" = String, Path, description = "The session's id"),
         ("message_id" = String, Path, description = "The prompt's message id"),
@@ -183,7 +183,7 @@ fn changed_queue(changed: AffectedQueue) -> QueueChanged {
     QueueChanged { session_id: changed.session_id, message_id }
 }
 
-/// Removes a queued prompt: it is not delivered.
+/// Remove a queued prompt: it is not delivered.
 #[utoipa::path(delete, path = "/sessions/{session_id}/queue/{message_id}", operation_id = "remove_queued_prompt", tag = "queue",
     params(("session_id" = String, Path, description = "The session's id"),
         ("message_id" = String, Path, description = "The prompt's message id"), QueueRemoval,
@@ -211,7 +211,7 @@ pub(crate) async fn remove_now(
     Ok(removed.map(changed_queue))
 }
 
-/// Delivers the prompts that an interruption, a failure or a cancellation held.
+/// Release the prompts that an interruption, a failure or a cancellation held.
 #[utoipa::path(post, path = "/sessions/{session_id}/queue/release", operation_id = "release_queue", tag = "queue",
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),

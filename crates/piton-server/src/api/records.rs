@@ -49,7 +49,7 @@ async fn window(
     Ok((records, next))
 }
 
-/// A page of a session's log.
+/// Get a page of a session's log.
 #[utoipa::path(get, path = "/sessions/{session_id}/records", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id"), RecordQuery),
     responses((status = 200, body = RecordPage),
@@ -65,8 +65,8 @@ pub(crate) async fn records(
     Ok(Json(RecordPage { records: flat(&session, &records, |record| record.try_into())?, next }))
 }
 
-/// Reads the audit log: access tokens, actions, refusals, deleted and archived sessions. Digests and
-/// kept responses are left out.
+/// Get the audit log: access tokens, actions, refusals, deleted and archived sessions, without
+/// digests and kept responses.
 #[utoipa::path(get, path = "/audit", tag = "access", params(RecordQuery),
     responses((status = 200, body = RecordPage),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
@@ -106,8 +106,8 @@ fn flat(
     records.iter().map(flat).collect()
 }
 
-/// A page of a session's conversation, with every tool call paired: after a record, or the last messages
-/// before one.
+/// Get a page of a session's conversation, with every tool call paired: after a record, or the last
+/// messages before one.
 #[utoipa::path(get, path = "/sessions/{session_id}/messages", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id"), MessageQuery),
     responses((status = 200, body = MessagePage),
@@ -158,8 +158,8 @@ fn spelled(page: ConversationPage) -> (Vec<Message>, Option<Seq>) {
     (page.items.into_iter().map(Message::from).collect(), page.before)
 }
 
-/// All that a screen needs to show a session, as of one record: status with waits, task, the last page
-/// of messages, the queue, and what the agent says about itself. Events continue after `last_seq`.
+/// Get everything that a screen needs to show a session, as of one record: status with waits, task,
+/// last messages, queue, and what the agent reports. Events continue after `last_seq`.
 #[utoipa::path(get, path = "/sessions/{session_id}/bootstrap", operation_id = "bootstrap", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id"), BootstrapQuery),
     responses((status = 200, body = SessionBootstrap),
@@ -197,7 +197,7 @@ pub(crate) async fn bootstrap(
     Ok(Json(bootstrap))
 }
 
-/// Checks every record of a session's log. Who may read the log may check it: the answer says less than
+/// Verify every record of a session's log. The scope `read` is enough: the response says less than
 /// the records do.
 #[utoipa::path(get, path = "/sessions/{session_id}/verify", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id")),

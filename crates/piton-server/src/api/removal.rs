@@ -35,7 +35,7 @@ fn target(target: &Target) -> RedactionTarget {
     RedactionTarget { seq: target.seq, kind: target.kind.to_string(), matches: target.matches }
 }
 
-/// Redacts contents of a session's log irreversibly, also of a closed session.
+/// Redact contents of a session's log irreversibly, also of a closed session.
 #[utoipa::path(post, path = "/sessions/{session_id}/redact", operation_id = "redact_session", tag = "sessions", request_body = RedactRequest,
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = Redaction),
@@ -66,7 +66,7 @@ pub(crate) async fn redact(
     }))
 }
 
-/// Archives a closed session: moves it from the store into a bundle on the server.
+/// Archive a closed session: move it from the store into a bundle on the server.
 #[utoipa::path(post, path = "/sessions/{session_id}/archive", operation_id = "archive_session", tag = "sessions", request_body = Option<ArchiveRequest>,
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = SessionArchived),

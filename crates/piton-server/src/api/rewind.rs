@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::extract::{Controller, OptionalBody, Params, Path, Reader};
 use crate::problem::Result;
 
-/// The checkpoints of a session's turns, newest first.
+/// List the checkpoints of a session's turns, newest first.
 #[utoipa::path(get, path = "/sessions/{session_id}/turn-checkpoints", operation_id = "list_turn_checkpoints", tag = "rewind",
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = TurnCheckpointList),
@@ -50,7 +50,7 @@ pub(crate) async fn checkpoints(
     }))
 }
 
-/// Rewinds files, conversation, or both to a checkpoint.
+/// Rewind files, conversation, or both to a checkpoint.
 ///
 /// A safety snapshot of the files is taken first. Refused with `workspace_conflict` if files changed that
 /// the session did not change, and with `run_in_progress` while a run is open. What was said after the
@@ -82,7 +82,7 @@ pub(crate) async fn rewind(
     Ok(Reply::ok(spelled(app.engine().rewind(&caller, &session, spec).await?)))
 }
 
-/// Undoes the last rewind, if no turn has begun since. A second undo restores the rewind.
+/// Undo the last rewind, if no turn has begun since. A second undo restores the rewind.
 #[utoipa::path(post, path = "/sessions/{session_id}/undo", operation_id = "undo_rewind", tag = "rewind", request_body = Option<UndoRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
@@ -99,7 +99,7 @@ pub(crate) async fn undo(
     Ok(Reply::ok(spelled(app.engine().undo(&caller, &session, force, dry_run).await?)))
 }
 
-/// How the files differ between two checkpoints, or between a checkpoint and now.
+/// Compare the files of two checkpoints, or of a checkpoint and the workspace.
 #[utoipa::path(get, path = "/sessions/{session_id}/diff", operation_id = "diff_files", tag = "rewind",
     params(("session_id" = String, Path, description = "The session's id"), FilesDiffQuery),
     responses((status = 200, body = FilesDiff),

@@ -32,7 +32,7 @@ fn named_run(request: &RunRequest) -> Result<Option<RunId>> {
     Ok(request.run_id.as_deref().map(str::parse).transpose()?)
 }
 
-/// Creates a session, in a task or alone, and starts its agent.
+/// Create a session, in a task or alone, and start its agent.
 #[utoipa::path(post, path = "/sessions", operation_id = "create_session", tag = "sessions", request_body = NewSession,
     params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 201, body = SessionCreated),
@@ -67,7 +67,7 @@ pub(crate) async fn create_now(
     }))
 }
 
-/// Lists sessions, last active first.
+/// List sessions, last active first.
 #[utoipa::path(get, path = "/sessions", operation_id = "list_sessions", tag = "sessions", params(SessionQuery),
     responses((status = 200, body = SessionPage),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
@@ -100,7 +100,7 @@ fn cursor(text: &str) -> Result<Cursor> {
     text.parse().map_err(|error: CursorError| Problem::new(Code::CursorInvalid, error.to_string()))
 }
 
-/// Returns the status of a session.
+/// Get the status of a session.
 #[utoipa::path(get, path = "/sessions/{session_id}", operation_id = "show_session", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = SessionStatus),
@@ -113,7 +113,7 @@ pub(crate) async fn show(
     Ok(Json(status::of(&app, &SessionId::from_user(&session)?).await?))
 }
 
-/// Returns the status of a session; the same as `GET /sessions/{session_id}`.
+/// Get the status of a session; the same as `GET /sessions/{session_id}`.
 #[utoipa::path(get, path = "/sessions/{session_id}/status", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = SessionStatus),
@@ -153,8 +153,9 @@ fn context(choice: Option<ContextChoice>) -> StartContext {
     }
 }
 
-/// Starts the agent if it does not run, and continues a paused run. An interrupted run is continued if
-/// the request or the setting asks for it. Answers when it is known what became of the start.
+/// Resume a session: start its agent if it does not run, and continue a paused run. An interrupted
+/// run is continued if the request or the setting asks for it. Responds when the start has
+/// succeeded or failed.
 #[utoipa::path(post, path = "/sessions/{session_id}/resume", tag = "sessions", request_body = Option<ResumeRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
@@ -180,7 +181,7 @@ pub(crate) async fn resume_now(
     Ok(about(app.engine().resume(caller, &session, how).await?))
 }
 
-/// Starts the session's agent if it does not run; an interrupted run stays interrupted.
+/// Start the session's agent if it does not run; an interrupted run stays interrupted.
 #[utoipa::path(post, path = "/sessions/{session_id}/start", tag = "sessions", request_body = Option<StartRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
@@ -209,9 +210,9 @@ pub(crate) async fn start_now(
     Ok(about(app.engine().start_agent(caller, &session, context).await?))
 }
 
-/// Opens the session: starts its agent and continues an interrupted run, if the settings say so. Answers
-/// with the status after that, or 202 while the agent still starts. An agent that could not be started
-/// is an error.
+/// Open a session: start its agent and continue an interrupted run, if the settings say so.
+/// Responds with the status after that, or 202 while the agent still starts. An agent that cannot
+/// be started is an error.
 #[utoipa::path(post, path = "/sessions/{session_id}/open", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = SessionStatus), (status = 202, body = SessionStatus),
@@ -232,7 +233,7 @@ pub(crate) async fn open_now(app: &App, session: &str) -> Result<SessionStatus> 
     Ok(SessionStatus { pending, ..status::spelled(&report) })
 }
 
-/// Pauses a run: stops its turn until the run is resumed.
+/// Pause a run: stop its turn until the run is resumed.
 #[utoipa::path(post, path = "/sessions/{session_id}/pause", tag = "sessions", request_body = Option<RunRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
@@ -257,7 +258,7 @@ pub(crate) async fn pause_now(
     Ok(about(app.engine().pause(caller, &session, named_run(of)?).await?))
 }
 
-/// Cancels the run.
+/// Cancel a session's run.
 #[utoipa::path(post, path = "/sessions/{session_id}/cancel", tag = "sessions", request_body = Option<RunRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
@@ -282,7 +283,7 @@ pub(crate) async fn cancel_now(
     Ok(about(app.engine().cancel(caller, &session, named_run(of)?).await?))
 }
 
-/// Marks an interrupted run as handled, without resuming it.
+/// Mark an interrupted run as handled, without resuming it.
 #[utoipa::path(post, path = "/sessions/{session_id}/dismiss", tag = "sessions", request_body = Option<RunRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
@@ -307,7 +308,7 @@ pub(crate) async fn dismiss_now(
     Ok(about(app.engine().dismiss(caller, &session, named_run(of)?).await?))
 }
 
-/// Ends the session's agent. The session stays, and its next prompt starts the agent again. Refused
+/// Stop the session's agent. The session stays, and its next prompt starts the agent again. Refused
 /// while a run is open.
 #[utoipa::path(post, path = "/sessions/{session_id}/stop", operation_id = "stop_agent", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id"),
@@ -331,7 +332,7 @@ pub(crate) async fn stop_now(
     Ok(about(app.engine().stop_agent(caller, &session).await?))
 }
 
-/// Abandons an executor that does not respond: interrupts its run, so that another agent can be
+/// Abandon an executor that does not respond: interrupt its run, so that another agent can be
 /// started. If the executor returns, its agent is ended.
 #[utoipa::path(post, path = "/sessions/{session_id}/abandon", operation_id = "abandon_executor", tag = "sessions", request_body = Option<AbandonRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
@@ -358,7 +359,7 @@ pub(crate) async fn abandon_now(
     Ok(about(app.engine().abandon(caller, &session, execution).await?))
 }
 
-/// Closes a session: it can be read, but not resumed.
+/// Close a session: it can be read, but not resumed.
 #[utoipa::path(post, path = "/sessions/{session_id}/close", tag = "sessions", request_body = Option<CloseRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
@@ -390,7 +391,7 @@ pub(crate) async fn close_now(
     Ok(about(app.engine().close(caller, &session, outcome).await?))
 }
 
-/// Renames a session, also a closed one.
+/// Rename a session, also a closed one.
 #[utoipa::path(patch, path = "/sessions/{session_id}", operation_id = "rename_session", tag = "sessions", request_body = RenameRequest,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
@@ -415,7 +416,7 @@ pub(crate) async fn rename_now(
     Ok(about(app.engine().rename(caller, &session, rename.title).await?))
 }
 
-/// Assigns an agent to a session that has none: a log that another program began.
+/// Assign an agent to a session whose log, written by another program, names none.
 #[utoipa::path(put, path = "/sessions/{session_id}/agent", operation_id = "assign_agent", tag = "sessions", request_body = AgentRequest,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
@@ -432,7 +433,7 @@ pub(crate) async fn assign_agent(
     Ok(Reply::ok(about(assigned)))
 }
 
-/// Deletes a session's log. Refused while something runs in the session, unless forced.
+/// Delete a session's log. Refused while something runs in the session, unless forced.
 #[utoipa::path(delete, path = "/sessions/{session_id}", tag = "sessions",
     params(("session_id" = String, Path, description = "The session's id"), DeleteQuery),
     responses((status = 204), (status = 200, body = SessionDeleted, description = "It had a worktree"),

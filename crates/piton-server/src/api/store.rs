@@ -28,7 +28,7 @@ pub(crate) fn verification(session: SessionId, found: piton_store::Verification)
     }
 }
 
-/// Checks the logs, a page of them; with the last page also the store as a whole.
+/// Verify the logs, a page of them; with the last page also the store as a whole.
 #[utoipa::path(get, path = "/verify", operation_id = "verify_store", tag = "store", params(VerifyQuery),
     responses((status = 200, body = StoreVerification),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
@@ -50,7 +50,7 @@ pub(crate) async fn verify(
     }))
 }
 
-/// Archives and deletes closed sessions that have been kept long enough.
+/// Archive and delete closed sessions whose retention period is over.
 #[utoipa::path(post, path = "/prune", operation_id = "prune_store", tag = "store", request_body = PruneRequest,
     responses((status = 200, body = PruneReport),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]

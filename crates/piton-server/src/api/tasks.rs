@@ -19,7 +19,7 @@ use crate::app::App;
 use crate::extract::{Administrator, Body, Controller, Params, Path, Reader};
 use crate::problem::{Problem, Result};
 
-/// Creates a task.
+/// Create a task.
 #[utoipa::path(post, path = "/tasks", operation_id = "create_task", tag = "tasks", request_body = NewTask,
     params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
     responses((status = 201, body = TaskCreated),
@@ -33,7 +33,7 @@ pub(crate) async fn create(
     Ok(Reply::created(created.map(|created| TaskCreated { task_id: created.task_id })))
 }
 
-/// A page of tasks, newest first.
+/// List tasks, newest first.
 #[utoipa::path(get, path = "/tasks", operation_id = "list_tasks", tag = "tasks", params(TaskQuery),
     responses((status = 200, body = TaskPage),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
@@ -48,7 +48,7 @@ pub(crate) async fn list(
     Ok(Json(TaskPage { tasks: page.tasks.into_iter().map(view).collect(), next }))
 }
 
-/// A task with its sessions.
+/// Get a task with its sessions.
 #[utoipa::path(get, path = "/tasks/{task_id}", operation_id = "show_task", tag = "tasks",
     params(("task_id" = String, Path, description = "The task's id")),
     responses((status = 200, body = Task),
@@ -61,7 +61,7 @@ pub(crate) async fn show(
     Ok(Json(view(app.engine().task(&task.parse()?).await?)))
 }
 
-/// Renames, closes or reopens a task.
+/// Rename, close or reopen a task.
 ///
 /// A closed task's state is its outcome, whatever its sessions do; they stay as they are, and new ones
 /// are refused. A reopened task's state follows from its sessions again.
@@ -103,7 +103,7 @@ pub(crate) async fn update_now(
     Ok(changed.map(|changed| TaskChanged { task_id: changed.task_id }))
 }
 
-/// Deletes a task. Its sessions stay. Refused while a session is open, unless forced.
+/// Delete a task. Its sessions stay. Refused while a session is open, unless forced.
 #[utoipa::path(delete, path = "/tasks/{task_id}", operation_id = "delete_task", tag = "tasks",
     params(("task_id" = String, Path, description = "The task's id"), TaskDeleteQuery,
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),

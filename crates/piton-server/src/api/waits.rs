@@ -26,7 +26,7 @@ pub(crate) async fn check_task(app: &App, wait: &str, task: &str) -> Result<()> 
     Ok(app.engine().check_task(&session, &task.parse()?).await?)
 }
 
-/// Lists the open waits of all sessions.
+/// List the open waits of all sessions.
 #[utoipa::path(get, path = "/waits", operation_id = "list_waits", tag = "waits",
     responses((status = 200, body = WaitList),
         (status = "4XX", body = Document, content_type = "application/problem+json")))]
@@ -36,7 +36,7 @@ pub(crate) async fn list(State(app): State<App>, _reader: Reader) -> Result<Json
     Ok(Json(WaitList { waits, truncated }))
 }
 
-/// Returns one open wait with its whole question.
+/// Get one open wait with its whole question.
 #[utoipa::path(get, path = "/waits/{wait_id}", operation_id = "get_wait", tag = "waits",
     params(("wait_id" = String, Path, description = "The wait's id")),
     responses((status = 200, body = Wait),
@@ -50,7 +50,7 @@ pub(crate) async fn get(
     Ok(Json(Wait::new(&session, &open)))
 }
 
-/// Answers a wait. Requires the scope `control`.
+/// Answer a wait. Requires the scope `control`.
 #[utoipa::path(post, path = "/waits/{wait_id}/answer", tag = "waits", request_body = AnswerRequest,
     params(("wait_id" = String, Path, description = "The wait's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
@@ -79,7 +79,7 @@ pub(crate) async fn answer_now(
     Ok(answered.map(|answered| AnswerAccepted { session_id: answered.session_id, replayed }))
 }
 
-/// Creates a new resume token for a wait, valid while the wait is open, and revokes the old one.
+/// Create a new resume token for a wait, valid while the wait is open, and revoke the old one.
 #[utoipa::path(post, path = "/waits/{wait_id}/token", tag = "waits",
     params(("wait_id" = String, Path, description = "The wait's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request creates nothing and does not return the secret again")),
@@ -100,7 +100,7 @@ fn shown(issued: IssuedResumeToken) -> ResumeTokenCreated {
     ResumeTokenCreated { session_id, token_id: token_id.to_string(), token }
 }
 
-/// Creates a resume token for the interrupted run.
+/// Create a resume token for the interrupted run.
 #[utoipa::path(post, path = "/sessions/{session_id}/token", tag = "waits", request_body = Option<NewResumeToken>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request creates nothing and does not return the secret again")),
@@ -118,7 +118,7 @@ pub(crate) async fn mint(
     Ok(Reply::created(issued.map(shown)))
 }
 
-/// Answers a wait with its resume token; for parties without an access token.
+/// Answer a wait with its resume token; for parties without an access token.
 #[utoipa::path(post, path = "/resume-tokens/{token_id}", tag = "waits", request_body = TokenAnswerRequest, security(()),
     params(("token_id" = String, Path, description = "The token's public id")),
     responses((status = 200, body = AnswerAccepted),

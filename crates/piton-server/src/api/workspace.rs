@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::extract::{Content, Controller, OptionalBody, Params, Path, Reader};
 use crate::problem::{Problem, Result};
 
-/// Lists a folder of the workspace.
+/// List a folder of the workspace.
 #[utoipa::path(get, path = "/sessions/{session_id}/files", tag = "workspace",
     params(("session_id" = String, Path, description = "The session's id"), FolderQuery),
     responses((status = 200, body = FileList),
@@ -46,7 +46,7 @@ pub(crate) async fn list_files(
     Ok(Json(FileList { files, truncated: listing.truncated }))
 }
 
-/// A file of the workspace, byte for byte; at most 8 MiB.
+/// Read a file of the workspace, byte for byte; at most 8 MiB.
 #[utoipa::path(get, path = "/sessions/{session_id}/files/content", tag = "workspace",
     params(("session_id" = String, Path, description = "The session's id"), FileQuery),
     responses((status = 200, body = String, content_type = "application/octet-stream"),
@@ -64,7 +64,7 @@ pub(crate) async fn read_file(
     Ok(([(header::CONTENT_TYPE, kind)], bytes).into_response())
 }
 
-/// Writes a file of the workspace, and the folders above it; at most 8 MiB.
+/// Write a file of the workspace, and create the folders above it; at most 8 MiB.
 #[utoipa::path(put, path = "/sessions/{session_id}/files/content", tag = "workspace",
     request_body(content = String, content_type = "application/octet-stream"),
     params(("session_id" = String, Path, description = "The session's id"), FileQuery),
@@ -82,7 +82,7 @@ pub(crate) async fn write_file(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Returns the git status of the workspace.
+/// Get the git status of the workspace.
 #[utoipa::path(get, path = "/sessions/{session_id}/git/status", tag = "workspace",
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = GitStatus),
@@ -104,7 +104,7 @@ pub(crate) async fn git_status(
     }))
 }
 
-/// Returns the changes in the workspace as a patch.
+/// Get the changes in the workspace as a patch.
 #[utoipa::path(get, path = "/sessions/{session_id}/git/diff", tag = "workspace",
     params(("session_id" = String, Path, description = "The session's id"), DiffQuery),
     responses((status = 200, body = GitDiff),
@@ -128,7 +128,7 @@ pub(crate) async fn git_diff(
     Ok(Json(GitDiff { diff: diff.diff, truncated: diff.truncated }))
 }
 
-/// Lists the latest commits.
+/// List the latest commits of the workspace.
 #[utoipa::path(get, path = "/sessions/{session_id}/git/log", tag = "workspace",
     params(("session_id" = String, Path, description = "The session's id"), LogQuery),
     responses((status = 200, body = GitLog),
@@ -154,7 +154,7 @@ pub(crate) async fn git_log(
     Ok(Json(GitLog { commits: commits.collect() }))
 }
 
-/// Opens a shell in the workspace; its socket shows it.
+/// Open a shell in the workspace. Its socket is the shell's screen and keyboard.
 #[utoipa::path(post, path = "/sessions/{session_id}/shells", tag = "workspace", request_body = Option<NewShellRequest>,
     params(("session_id" = String, Path, description = "The session's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: a repeated request with the same key and body returns the first response")),
@@ -173,7 +173,7 @@ pub(crate) async fn open_shell(
     ))
 }
 
-/// The shells of a session's workspace; none if its agentctl does not run.
+/// List the shells of a session's workspace; none if its agentctl does not run.
 #[utoipa::path(get, path = "/sessions/{session_id}/shells", operation_id = "list_shells", tag = "workspace",
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = ShellList),
@@ -193,7 +193,7 @@ pub(crate) async fn list_shells(
     Ok(Json(ShellList { shells: shells.collect() }))
 }
 
-/// Ends a shell and what was started in it.
+/// End a shell and the processes that it started.
 #[utoipa::path(delete, path = "/sessions/{session_id}/shells/{shell_id}", tag = "workspace",
     params(("session_id" = String, Path, description = "The session's id"),
         ("shell_id" = String, Path, description = "The shell's id")),

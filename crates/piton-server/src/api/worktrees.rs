@@ -33,8 +33,8 @@ pub(super) fn left(session: &SessionId, left: Left) -> SessionDeleted {
     }
 }
 
-/// Removes a session's worktree; its branch, too, if everything on it is elsewhere. Refused if
-/// something would be lost, unless it is forced.
+/// Remove a session's worktree, and its branch if every commit of it is elsewhere. Refused if
+/// something would be lost, unless forced.
 #[utoipa::path(delete, path = "/sessions/{session_id}/worktree", tag = "worktrees",
     params(("session_id" = String, Path, description = "The session's id"), CleanupQuery),
     responses((status = 200, body = WorktreeCleanup),
@@ -58,7 +58,7 @@ pub(crate) async fn clean_up(
     }))
 }
 
-/// Recreates a removed worktree from its branch; an existing one stays as it is.
+/// Recreate a removed worktree from its branch; an existing one stays as it is.
 #[utoipa::path(post, path = "/sessions/{session_id}/worktree", tag = "worktrees",
     params(("session_id" = String, Path, description = "The session's id")),
     responses((status = 200, body = Worktree),

@@ -45,7 +45,7 @@ struct Request {
     params: Map<String, Value>,
 }
 
-/// Methods, their answers, and events, over a WebSocket.
+/// Connect a WebSocket for methods, their results, and events.
 ///
 /// Every message is JSON text. `{"id": "1", "method": "task.session.status", "params": {…}}` is
 /// answered `{"id": "1", "result": …}` or `{"id": "1", "error": {problem document}}`; answers may

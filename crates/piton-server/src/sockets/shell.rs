@@ -54,7 +54,7 @@ enum Typed {
     Resize(Resize),
 }
 
-/// A shell's screen and keyboard, over a WebSocket.
+/// Attach to a shell's screen and keyboard, over a WebSocket.
 ///
 /// Binary messages are the terminal's bytes, both ways; what the shell wrote last comes first. Text
 /// `{"resize": {"cols": 80, "rows": 24}}` resizes it. When the shell ends, text

@@ -28,6 +28,38 @@ fn the_description_is_as_it_is_committed() {
     assert!(same, "run this test with PITON_UPDATE=1 and look at the change");
 }
 
+/// What an operation does to its object, as its summary begins.
+const VERBS: &[&str] = &[
+    "Abandon", "Answer", "Archive", "Assign", "Attach", "Cancel", "Check", "Close", "Commit",
+    "Compare", "Connect", "Create", "Delete", "Edit", "End", "Exchange", "Get", "List", "Log",
+    "Mark", "Merge", "Open", "Pause", "Prompt", "Prune", "Push", "Queue", "Read", "Recreate",
+    "Redact", "Release", "Reload", "Remove", "Rename", "Report", "Resume", "Revoke", "Rewind",
+    "Run", "Set", "Start", "Stop", "Stream", "Undo", "Verify", "Write",
+];
+
+/// A summary that does not begin with an imperative, with its operation.
+fn nouns(description: &Value) -> Vec<String> {
+    let operations = fields(&description["paths"]).flat_map(|(path, item)| {
+        fields(item).map(move |(method, operation)| (path, method, operation))
+    });
+    let summaries = operations.map(|(path, method, operation)| {
+        let summary = operation["summary"].as_str().unwrap_or_default();
+        (
+            summary.split([' ', ',']).next().unwrap_or_default(),
+            format!("{method} {path}: {summary}"),
+        )
+    });
+    summaries.filter(|(verb, _)| !VERBS.contains(verb)).map(|(_, named)| named).collect()
+}
+
+/// Wants to show: every operation is summarised as a command is: by an imperative.
+#[test]
+fn summaries_are_imperatives() {
+    let planted = json!({"paths": {"/a": {"get": {"summary": "A page of a log."}}}});
+    assert_eq!(nouns(&planted), ["get /a: A page of a log."]);
+    assert_eq!(nouns(&read("openapi.json")), Vec::<String>::new());
+}
+
 #[test]
 fn nothing_was_taken_away_since_the_last_release() {
     let broken = broken(&read("released.json"), &read("openapi.json"));
