@@ -45,7 +45,7 @@ impl GraphHost {
     }
 }
 
-/// The server that alone writes to the store, if one runs: beside a server nobody else writes to a store
+/// The server that alone writes to the store, if one runs: beside a server no other process writes to a store
 /// of files.
 pub(crate) fn server_of_store(cx: &Context) -> Result<Option<Client>> {
     let data = &cx.settings.data.value;

@@ -71,7 +71,7 @@ pub struct LastRewind {
     pub checkpoint_id: Option<CheckpointId>,
 }
 
-/// A rewind that has begun and has not ended. It follows from the log: whoever runs the session
+/// A rewind that has begun and has not ended. It follows from the log: the process that runs the session
 /// carries it out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenRestore {
@@ -220,7 +220,7 @@ impl Turns {
         }
     }
 
-    /// Nobody knows what changes from the newest snapshot to the next one.
+    /// It is unknown what changes from the newest snapshot to the next one.
     fn begin_foreign_span(&mut self, seq: Seq) {
         let is_open = self.foreign_spans.back().is_some_and(|span| span.after.is_none());
         if let (Some(before), false) = (&self.last_snapshot, is_open) {

@@ -57,7 +57,7 @@ pub struct View {
 pub struct Listed {
     pub row: Row,
     pub status: Status,
-    /// Nobody gave the title: it is the beginning of the first prompt.
+    /// No one gave the title: it is the beginning of the first prompt.
     pub is_title_derived: bool,
 }
 

@@ -44,7 +44,7 @@ impl Limits {
         Self { rate, buckets: Mutex::default() }
     }
 
-    /// Takes one request from an asker's bucket.
+    /// Takes one request from a caller's bucket.
     pub(crate) fn take(&self, principal: &Arc<str>) -> Result<()> {
         self.take_at(principal, Instant::now())
     }

@@ -30,7 +30,7 @@ export function hostEnvironment(): Environment {
       const timer = globalThis.setTimeout(callback, ms);
       return () => globalThis.clearTimeout(timer);
     },
-    // `undefined` where nobody knows: then requests decide.
+    // `undefined` where the environment does not say: then requests decide.
     isOnline: () => globalThis.navigator?.onLine !== false,
     isVisible: () => page?.visibilityState !== "hidden",
     watch: (listener) => {

@@ -123,7 +123,7 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
         Command::Abandon { execution_id } => {
             return execution::abandon(state, cx, &execution_id);
         }
-        // What a closed session's agent is still owed must reach it.
+        // What must still reach a closed session's agent is delivered.
         Command::Recover { dead, probe, takes_over } => {
             return Ok(recovery::recover(state, cx, &dead, probe, takes_over));
         }

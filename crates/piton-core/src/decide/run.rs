@@ -43,7 +43,7 @@ pub(super) fn start_over(
     at_work: AtWork,
 ) -> Result<Decision, Refusal> {
     if state.recent_runs.contains(&run_id) {
-        // The asker did not hear the first answer.
+        // The caller did not get the first answer.
         return Ok(Decision::already());
     }
     if state.facts.restore.is_some() {

@@ -90,7 +90,7 @@ pub(super) fn mint_interruption(
         return Err(Refusal::NoInterruption { run: run.run_id.clone() });
     }
     if state.tokens.contains_key(&fresh.id) {
-        // The asker did not hear the first answer; revoked, the token could not return.
+        // The caller did not get the first answer; revoked, the token could not return.
         return Ok(Decision::already());
     }
     let mut records = Vec::new();

@@ -27,7 +27,7 @@ pub(super) fn wait(state: &State, cx: &Context, wait: Wait) -> Result<Decision, 
     if run.waits.contains_key(&wait_id)
         || (run.settled_waits.contains(&wait_id) && !planted::is(Bug::SettledWaitAsked))
     {
-        // The asker did not hear the first answer.
+        // The caller did not get the first answer.
         return Ok(Decision::already());
     }
     if run.waits.len() >= WAITS_OPEN_MAX {
@@ -106,7 +106,7 @@ pub(super) fn rotate(
 ) -> Result<Decision, Refusal> {
     let (run, wait) = answerable(state, cx, wait_id)?;
     let records = rotated(state, cx, run, wait_id, wait, fresh);
-    // The asker did not hear the first answer.
+    // The caller did not get the first answer.
     Ok(if records.is_empty() { Decision::already() } else { Decision::done(records) })
 }
 

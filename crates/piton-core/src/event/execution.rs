@@ -173,7 +173,7 @@ records! {
         principal: String,
         /// What was asked, as the API names it.
         action: String,
-        /// BLAKE3 of principal, path and idempotency key, in hex, if the asker gave a key.
+        /// BLAKE3 of principal, path and idempotency key, in hex, if the caller gave a key.
         #[serde(default, skip_serializing_if = "Option::is_none")] key: Option<String>,
         /// BLAKE3 of what was asked, in hex: the same key must not stand for something else.
         #[serde(default, skip_serializing_if = "Option::is_none")] digest: Option<String>,

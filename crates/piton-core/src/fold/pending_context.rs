@@ -44,7 +44,7 @@ impl State {
         }
         self.reset_failed_starts();
         let carried_history = prepared.is_some_and(|prepared| prepared.history);
-        // That it is owed may have come out after the prompt was made: then the next one tells it.
+        // It may have become pending after this prompt was made: then the next one carries it.
         self.pending_context = PendingContext {
             history: self.pending_context.history && !carried_history,
             ..PendingContext::default()

@@ -298,7 +298,7 @@ fn an_abandoned_executor_interrupts_its_run_once() {
 
 // Interrupted waiting: sweeps and fresh messages.
 
-/// Whoever may live is told as soon as it can be: silence interrupts nothing.
+/// An agent that may live is told as soon as it can be: silence interrupts nothing.
 #[test]
 fn a_sweep_leaves_a_run_whose_executor_is_only_silent() {
     let mut world = World::executed();

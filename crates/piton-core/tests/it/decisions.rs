@@ -318,7 +318,7 @@ fn starting() -> event::ExecutorStarting {
     event::ExecutorStarting { execution_id: id("exec_2"), runtime: "docker".into() }
 }
 
-/// Given twice, a command is answered `Already` and writes nothing: the asker did not hear the
+/// Given twice, a command is answered `Already` and writes nothing: the caller did not get the
 /// first answer.
 #[test]
 fn commands_given_twice_change_nothing_the_second_time() {
@@ -359,7 +359,7 @@ fn commands_given_twice_change_nothing_the_second_time() {
     }
 }
 
-/// A question that is repeated after it was answered, or after nobody answered it, is not asked a second
+/// A question that is repeated after it was answered, or after no one answered it, is not asked a second
 /// time: there is nothing to be answered twice.
 #[test]
 fn a_settled_wait_that_is_asked_again_stays_settled() {
@@ -525,7 +525,7 @@ fn limits_are_refusals_and_give_way_when_something_ends() {
     assert_eq!(world.state.calls.len(), 0, "calls belong to their run");
 }
 
-/// Effects that nobody carries out (the executor is unreachable, and the user tries again and
+/// Effects that no one carries out (the executor is unreachable, and the user tries again and
 /// again) do not pile up without end.
 #[test]
 fn effects_that_no_one_carries_out_are_limited() {
@@ -540,7 +540,7 @@ fn effects_that_no_one_carries_out_are_limited() {
     runs.done(Command::Done { of_seq: first });
     runs.done(start("run_more"));
 
-    // Nobody was told anything: a run that goes on has only to be begun.
+    // No caller was answered: a continued run has only to begin.
     let mut unheard = World::running();
     for _ in 0..EFFECTS_PENDING_MAX {
         unheard.done(pause("run_1"));

@@ -1,5 +1,5 @@
 //! What single records make of a state: leases, agents, what a list of sessions shows, and when
-//! somebody has to look.
+//! someone has to look.
 
 use std::time::Duration;
 
@@ -150,7 +150,7 @@ fn the_first_deadline_is_the_next() {
     assert_eq!(world.state.facts.deadline_at(), None);
 }
 
-/// Nothing goes on in a closed session, and a run that had ended keeps its end.
+/// Nothing continues in a closed session, and a run that had ended keeps its end.
 #[test]
 fn closing_ends_the_run_that_has_not_ended() {
     let phase = |world: World| world.state.facts.run.map(|run| run.phase);

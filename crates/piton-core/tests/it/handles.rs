@@ -96,7 +96,7 @@ fn a_conversation_that_is_gone_on_with_keeps_its_handle() {
     }
 }
 
-/// Wants to show: an agent that can neither load nor resume begins anew, the log says that the
+/// Wants to show: an agent that can neither load nor resume begins without its conversation, the log says that the
 /// context is not there, and the handle is not lost.
 #[test]
 fn an_agent_that_cannot_continue_does_not_overwrite_the_handle() {
@@ -105,11 +105,11 @@ fn an_agent_that_cannot_continue_does_not_overwrite_the_handle() {
     let events = agents.says([ready(OpenedAs::New, Some("one"), "two")]);
     assert_eq!(described(&events), (OpenedAs::New, Some("one"), Some(false)));
     assert_eq!(*agents.agent(), handles(Some("two"), &["one"]));
-    // Nor does one that nobody asked to go on.
+    // Nor does one that no one asked to continue.
     let events = agents.says([ready(OpenedAs::New, None, "three")]);
     assert_eq!(described(&events), (OpenedAs::New, None, Some(false)));
     assert_eq!(*agents.agent(), handles(Some("three"), &["one", "two"]));
-    // One that can goes on with it.
+    // One that can continues with it.
     agents.says([ready(OpenedAs::Loaded, Some("one"), "one")]);
     assert_eq!(*agents.agent(), handles(Some("one"), &["two", "three"]));
 }

@@ -279,7 +279,7 @@ fn an_interruption_names_what_the_run_was_doing() {
     }
 }
 
-/// Nobody answered in time, the agent was told so, and ends its turn for that.
+/// No one answered in time, the agent was told so, and ends its turn for that.
 #[test]
 fn a_turn_that_ends_as_cancelled_after_a_deadline_is_interrupted_by_the_deadline() {
     let (mut world, now) = begun();

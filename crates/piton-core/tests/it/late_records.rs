@@ -135,7 +135,7 @@ fn only_the_first_cancellation_of_the_current_run_has_an_effect() {
 }
 
 /// A question that arrives after its run was interrupted, dismissed or ended is not open when the
-/// run, or its session, goes on.
+/// run, or its session, continues.
 #[test]
 fn late_questions_and_resumptions_reopen_nothing() {
     let over = |command| {
@@ -183,7 +183,7 @@ fn a_wait_that_names_neither_wait_nor_token_cannot_be_answered() {
     let record = Record::from_flat(line).expect("a record");
     world.state.apply_record(&record).expect("readable");
     assert_eq!(world.named(), (Name::InterruptedWaiting, Reason::TokenMissing));
-    // Whoever may control the session still can, by the wait's id.
+    // Anyone who may control the session still can, by the wait's id.
     let wait_id = world.status().wait.expect("a wait is shown").wait_id;
     world.done(Command::RotateToken { wait_id, fresh: fresh("rt_1") });
     assert_eq!(world.named(), (Name::Waiting, Reason::ToolResult));

@@ -174,7 +174,7 @@ fn an_answer_by_wait_rotates_and_consumes_in_one_batch() {
     assert_eq!(kinds, ["token.minted", "token.revoked", "token.consumed", "run.resumed"]);
     let result_seq = world.state.last_seq;
     assert_eq!(decision.outcome, Verdict::Resumed { result_seq });
-    // Whoever has the token of the record is told the first result too.
+    // Anyone who has the token of the record is told the first result too.
     let again = world.answer("rt_2", "yes");
     assert_eq!(world.decide(again), Ok(replayed(result_seq)));
     assert_eq!(world.refused(answer()), Refusal::WaitNotFound { wait: id("wait_1") });

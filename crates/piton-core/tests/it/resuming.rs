@@ -131,7 +131,7 @@ fn killed(session: Option<&str>, capabilities: SessionCapabilities) -> World {
     world
 }
 
-/// The same, with another agent that began afresh and is told of it, in the middle of `run_2`.
+/// The same, with another agent that began without its conversation and is told of it, in the middle of `run_2`.
 fn with_history_injected() -> World {
     let mut world = stopped(Some("theirs"), LOADS);
     launch(&mut world, "exec_2");
@@ -221,7 +221,7 @@ fn status_case_3_with_a_session_id_it_is_resumed() {
     assert_eq!((found.strategy, found.context_reason), (Strategy::Native, None));
 }
 
-/// One that is continued by its command line goes on as one that loads over its protocol does.
+/// One that is continued by its command line continues as one that loads over its protocol does.
 #[test]
 fn an_agent_of_the_command_line_is_resumed() {
     let world = stopped(Some("theirs"), SessionCapabilities::default());
@@ -509,7 +509,7 @@ fn a_history_is_injected_once_into_each_fresh_agent() {
     }
 }
 
-/// Found by the simulator: an agent forgets, begins another conversation, ends, and goes on with that.
+/// Found by the simulator: an agent forgets, begins another conversation, ends, and continues with that.
 #[test]
 fn what_a_conversation_never_knew_it_does_not_know_when_it_continues() {
     for (may_tell, history) in [(false, false), (true, true)] {
@@ -553,7 +553,7 @@ fn a_history_counts_as_known_when_a_turn_has_ended_well() {
     assert_eq!(after_turn("failed"), (Some(false), true), "perhaps before it was heard");
 }
 
-/// Also when somebody stopped that turn before it ended.
+/// Also when someone stopped that turn before it ended.
 #[test]
 fn what_is_refused_in_a_stopped_turn_is_injected_again() {
     let mut world = with_history_injected();

@@ -103,7 +103,7 @@ fn paused_and_resumed() -> (World, [u64; 3]) {
     (world, seqs)
 }
 
-/// Wants to show: of a prompt and what goes on with it an agent is given what it was not given.
+/// Wants to show: of a prompt and what continues with it an agent is given what it was not given.
 #[test]
 fn a_run_that_was_paused_before_the_log_knew_of_its_prompt() {
     let message_id = Some(id("msg_run_1"));
@@ -112,7 +112,7 @@ fn a_run_that_was_paused_before_the_log_knew_of_its_prompt() {
     let begin = Effect::Begin { run_id: id("run_1"), message_id, message_seq };
     let go_on = Effect::Continue { run_id: id("run_1") };
 
-    // It was given before it was stopped: it goes on.
+    // It was given before it was stopped: it continues.
     let (mut world, [first, stopped, again]) = paused_and_resumed();
     let cancelled = Fact::TurnEnded { stop_reason: "cancelled".into() };
     let facts = vec![commanded(first, "prompt"), commanded(stopped, "cancel"), cancelled];
@@ -143,7 +143,7 @@ fn a_run_that_was_paused_before_the_log_knew_of_its_prompt() {
     world.observe(ExecutorStopped { execution_id: id("exec_1") });
     assert_eq!(prompts(&world), [&begin]);
 
-    // It is given up, and nobody knows: no agent is given it again.
+    // It is given up, and no one knows: no agent is given it again.
     let (mut world, _) = paused_and_resumed();
     world.done(Command::Abandon { execution_id: id("exec_1") });
     assert_eq!(prompts(&world), [] as [&Effect; 0]);
@@ -155,7 +155,7 @@ fn a_run_that_was_paused_before_the_log_knew_of_its_prompt() {
     world.done(resume("run_1"));
     assert_eq!(prompts(&world), [&go_on]);
 
-    // Its spool is damaged, and nobody knows either.
+    // Its spool is damaged, and no one knows either.
     let mut world = World::executed();
     let Command::Import(mut damaged) = import(entries("run_1", vec![text("msg_a", 0, "so")]))
     else {
@@ -449,8 +449,8 @@ fn the_end_of_a_stopped_turn_does_not_end_a_run_that_continues() {
     assert_eq!(world.done(import(all[2..].to_vec())), ["run.completed", "spool.imported"]);
 }
 
-/// Wants to show: whoever works on a run that was interrupted without them is told to stop, also
-/// when nobody wants to go on with it.
+/// Wants to show: anyone who works on a run that was interrupted without them is told to stop, also
+/// when no one wants to continue it.
 #[test]
 fn an_agent_at_an_interrupted_run_is_asked_to_stop() {
     let mut world = begun();

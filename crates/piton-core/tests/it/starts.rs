@@ -173,7 +173,7 @@ fn every_start_is_recorded_with_the_context_that_it_promises() {
     assert_eq!(announced, [lost, lost]);
 }
 
-/// Wants to show: an agent that began a conversation without what was said before, and then goes on
+/// Wants to show: an agent that began a conversation without what was said before, and then continues
 /// with that conversation, still does not know it; log and status say the same, and why.
 #[test]
 fn a_fresh_conversation_that_is_resumed_is_no_restored_context() {

@@ -187,7 +187,7 @@ fn settling_comes_to_an_end() {
                 let (dead, takes_over) = (world.dead.clone(), owner != LeaseHolder::Ours);
                 let recorded = world.done(Command::Recover { dead, probe, takes_over });
                 assert!(!recorded.is_empty(), "{log:?}, {link:?}: nothing is written");
-                // Whoever writes takes the lease with it.
+                // Anyone who writes takes the lease with it.
                 owner = LeaseHolder::Ours;
             }
             let known = known(&world, owner, link);
@@ -249,7 +249,7 @@ fn end_idle(idle_for: Duration) -> Command {
     Command::EndIdleAgent { execution_id: id("exec_1"), idle_for }
 }
 
-/// An agent that nothing needs is ended: first that is decided, then it is done. Whoever wants an agent
+/// An agent that nothing needs is ended: first that is decided, then it is done. A caller that wants an agent
 /// comes before the decision, and after it.
 #[test]
 fn an_idle_agent_is_ended() {

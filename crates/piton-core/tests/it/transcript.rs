@@ -80,7 +80,7 @@ fn known(status: ToolStatus, result: u64) -> Outcome {
     Outcome::Known { status, result: Some(json!(result)) }
 }
 
-/// An intent without outcome is unknown once nobody works on its run, and pending while somebody
+/// An intent without outcome is unknown once no one works on its run, and pending while someone
 /// does; another run's being live does not help it.
 #[test]
 fn dangling_intents_are_unknown_and_live_ones_pending() {
@@ -157,7 +157,7 @@ fn an_outcome_without_intent_is_shown_and_finds_its_late_intent() {
     assert_eq!(build(&log, None).unwrap(), [paired]);
 }
 
-/// Some agents number their calls afresh in each run. A late outcome of the first run must not be
+/// Some agents number their calls from 1 again in each run. A late outcome of the first run must not be
 /// taken for the second run's.
 #[test]
 fn a_call_id_used_again_in_another_run_is_another_call() {

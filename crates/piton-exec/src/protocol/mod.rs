@@ -12,7 +12,7 @@
 //! | `GET`, `POST /shells`, `GET /shells/{id}` (WebSocket), `DELETE /shells/{id}` | see [`workspace`] |
 //!
 //! Every request carries `authorization: Bearer …` ([`bearer`]), the header [`EPOCH`] with the
-//! asker's lease epoch, and [`PROTOCOL_HEADER`] with the version it speaks. A lower epoch than one
+//! caller's lease epoch, and [`PROTOCOL_HEADER`] with the version it speaks. A lower epoch than one
 //! seen before is refused with `epoch_stale`; a higher one ends the streams of the lower ones.
 //! `/health` is answered in every version, since it says which there are. `/alive` needs none of
 //! these headers: an executor, which has no secrets, uses it to see whether agentctl answers.

@@ -1,4 +1,4 @@
-//! Waits whose time passes: the node fails, not the run, whoever runs the graph and whenever.
+//! Waits whose time passes: the node fails, not the run, whichever process runs the graph, and whenever.
 
 use std::fmt::Write as _;
 use std::time::Duration;

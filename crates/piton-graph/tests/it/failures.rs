@@ -177,7 +177,7 @@ async fn a_full_disk_is_waited_for_and_can_be_stopped() {
         ["work 1", "work 2", "work 1", "work 2"],
         "what was not durable ran again"
     );
-    // Nobody stops it: it continues when there is space.
+    // No one stops it: it continues when there is space.
     let run = graph.runner(&store).start(Map::new()).await.unwrap();
     let running = tokio::spawn(run.finish());
     let before = full.refused.load(Ordering::SeqCst);

@@ -210,7 +210,7 @@ impl Snapshots {
         }
     }
 
-    /// The paths that are meant. A redaction may have taken them out; then nobody knows.
+    /// The paths to restore. A redaction may have removed them from the log; then they are unknown.
     async fn selection(&self, session: &SessionId, open: &OpenRestore) -> Result<Selection, Fault> {
         if open.paths_count == 0 {
             return Ok(Selection::all());

@@ -30,7 +30,7 @@ pub(super) struct Demand {
 #[derive(Clone, Debug, Default)]
 pub(super) struct FlushSignal(Arc<watch::Sender<Demand>>);
 
-/// Somebody waits for the repository while this lives.
+/// A task waits for the repository while this lives.
 pub(super) struct Waiting(FlushSignal);
 
 impl FlushSignal {
@@ -43,7 +43,7 @@ impl FlushSignal {
         self.0.send_modify(|demand| demand.is_delivered = is_delivered);
     }
 
-    /// Flushes as soon as the prompt was delivered, or somebody waits for the repository.
+    /// Flushes as soon as the prompt was delivered, or a task waits for the repository.
     pub(super) async fn flush(self, session: SessionId, held: Held, mut repository: Repository) {
         let mut demand = self.0.subscribe();
         // The sender is our own: only the time can be over.

@@ -24,7 +24,7 @@ impl Session {
         EffectJob { session: self.id.clone(), key, effect, cause, message }
     }
 
-    /// Starts the next deed if none is under way. One that was taken back meanwhile is dropped.
+    /// Starts the next effect if none is running. One that was taken back meanwhile is dropped.
     pub(super) fn act_next(&mut self) {
         if self.state.facts.graph.is_some() {
             // No agent is given anything: the graph carries out what its records demand.

@@ -44,7 +44,7 @@ const HOLD: Duration = Duration::from_secs(10);
 /// Records read at a time.
 const READ_MAX: usize = 256;
 
-/// What an asker learns once it is durable.
+/// What a caller is answered once it is durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ack {
     pub verdict: Verdict,
@@ -57,7 +57,7 @@ pub struct Ack {
 
 pub(crate) struct Request {
     pub work: Work,
-    /// The asker knows what became of the session's execution, as far as that can be known.
+    /// The caller knows what became of the session's execution, as far as that can be known.
     pub is_settled: bool,
     pub reply: oneshot::Sender<Answer>,
 }
@@ -98,7 +98,7 @@ pub(crate) struct Session {
     inflight: FuturesOrdered<BoxFuture<Inflight>>,
     /// Durable and not yet carried out, in order.
     jobs: VecDeque<EffectJob>,
-    /// The deed that is being carried out: at most one.
+    /// The effect that is being carried out: at most one.
     effects: FuturesOrdered<BoxFuture<(Seq, bool)>>,
     /// The record that it follows from.
     running_effect: Option<Seq>,
@@ -108,7 +108,7 @@ pub(crate) struct Session {
     messages: Messages,
     /// When what waits has waited long enough.
     hold: Option<BoxFuture<()>>,
-    /// An agent became ready, said something, or can be reached again: what it is owed is to be
+    /// An agent became ready, said something, or can be reached again: its effects are to be
     /// tried again.
     look_again: bool,
     /// The end of the log when a due prompt could not be delivered: tried again when the log has
@@ -540,7 +540,7 @@ impl Session {
             done.answer
         };
         if let Some(reply) = done.reply {
-            // The asker may have gone; what was decided stays decided.
+            // The caller may have gone; what was decided stays decided.
             let _ = reply.send(Answer::Settled(answer));
         }
     }

@@ -56,7 +56,7 @@ impl Session {
         if self.removed {
             self.env.supervisors.wake(&self.id, Wake::Deleted);
         }
-        // The asker may have gone; what was removed stays removed.
+        // The caller may have gone; what was removed stays removed.
         let _ = reply.send(Answer::Settled(removed));
     }
 

@@ -327,7 +327,7 @@ impl Supervisor {
         };
         self.is_undelivered = false;
         let session = self.session.clone();
-        // Whoever waits for the answer asked this boot.
+        // A caller that waits for the answer asked this boot.
         let is_asked_for = answer.is_some() && trigger != StartTrigger::Boot;
         let (Some(executions), Some(agents)) = (self.executions(), self.shared.agents()) else {
             match answer {

@@ -36,9 +36,9 @@ pub enum Property {
     RetryGetsFirstResult,
     /// Nothing is done before the record that says so is durable.
     CommitThenAct,
-    /// What the log owes a living agent is carried out by the next boot that can.
+    /// What the log says a living agent must get is carried out by the next boot that can.
     PendingEffectsAreDone,
-    /// A deed's key stands for one deed; each run begins, and each answer arrives, once.
+    /// An effect's key stands for one effect; each run begins, and each answer arrives, once.
     NothingTwice,
     /// The state from snapshot and rest is the state from all records.
     SnapshotIsReplay,

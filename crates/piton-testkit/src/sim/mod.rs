@@ -174,7 +174,7 @@ async fn live(on: On, seed: u64, tracing: bool) -> Report {
         if world.agents {
             quiet(&world, &life).await;
         } else {
-            // Long enough for everything that is owed to be done and noted.
+            // Long enough for every pending effect to be carried out and recorded.
             tokio::time::sleep(Duration::from_secs(5)).await;
             log_checks::pending_effects_done(&world, &life.boot.id);
         }

@@ -174,3 +174,77 @@ fn predicates_return_bool_and_change_nothing() {
     assert!(sources.len() > 100, "the crates' sources are looked at");
     assert_none(&findings(&sources, wrong_predicates), "Predicates that are none");
 }
+
+/// Words of the requirements that this was built from; nothing in the tree needs them to be read.
+fn seeds(text: &str) -> Vec<String> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let named = |line: &&str| {
+        let mut words = line.split(|c: char| !is_part(c));
+        words.any(|word| matches!(word, "S0" | "S1" | "S2" | "S3" | "S4"))
+    };
+    text.lines().filter(named).map(|line| line.trim().to_owned()).collect()
+}
+
+/// Wants to show: a reader needs no document that is not in the tree.
+#[test]
+fn no_document_from_outside_is_named() {
+    assert_eq!(seeds("as S2 asks\nS20 MS1 S3a\n"), ["as S2 asks"]);
+    let own = ["/it/names.rs", "scripts/docs/check.mjs", "scripts/docs/check.test.mjs"];
+    let texts: Vec<_> = texts()
+        .into_iter()
+        .filter(|(path, _)| {
+            !own.iter().any(|name| path.ends_with(name)) && extension(path) != "svg"
+        })
+        .collect();
+    assert_none(&findings(&texts, seeds), "Name the requirement, not where it came from");
+}
+
+/// Phrases of a comment that sound translated, or that only its writer understands.
+const REFUSED_IN_COMMENTS: &[&str] = &[
+    "nobody",
+    "somebody",
+    "whoever",
+    "afresh",
+    "anew",
+    "asker",
+    "owed",
+    "owing",
+    "deed",
+    "deeds",
+    "goes on",
+    "gone on with",
+    "go on with",
+    "in vain",
+    "at hand",
+];
+
+fn private_comments(text: &str) -> Vec<String> {
+    let comments = text.lines().filter_map(|line| {
+        let (code, comment) = line.split_once("//")?;
+        // A string may have an address in it.
+        (!code.contains('"')).then(|| comment.to_lowercase())
+    });
+    let is_word_end = |c: Option<char>| !c.is_some_and(char::is_alphanumeric);
+    let says = |comment: &String, phrase: &str| {
+        comment.match_indices(phrase).any(|(at, _)| {
+            let (before, after) = (&comment[..at], &comment[at + phrase.len()..]);
+            is_word_end(before.chars().next_back()) && is_word_end(after.chars().next())
+        })
+    };
+    let private =
+        comments.filter(|comment| REFUSED_IN_COMMENTS.iter().any(|phrase| says(comment, phrase)));
+    private.map(|comment| comment.trim().to_owned()).collect()
+}
+
+/// Wants to show: comments use plain words, too.
+#[test]
+fn comments_use_plain_words() {
+    let planted = "// Nobody knows.\nlet a = 1; // it goes on with it\nf(\"x // anew\")\n// followed, allowed\n";
+    assert_eq!(private_comments(planted), ["nobody knows.", "it goes on with it"]);
+    let sources: Vec<_> = texts()
+        .into_iter()
+        .filter(|(path, _)| ["rs", "ts", "tsx", "mjs"].contains(&extension(path)))
+        .filter(|(path, _)| !path.ends_with("/it/names.rs"))
+        .collect();
+    assert_none(&findings(&sources, private_comments), "Comments with private phrases");
+}

@@ -40,7 +40,7 @@ pub(super) enum StepError {
 pub(super) enum Expected<'a> {
     /// What this tree has; anything else ends the restore.
     Is(&'a Tree),
-    /// What one of them has; anything else was saved by somebody in the meantime and stays.
+    /// What one of them has; anything else was saved by a user or program in the meantime and stays.
     IsOneOf(&'a Tree, &'a Tree),
 }
 
@@ -138,7 +138,7 @@ impl Repository {
                 let before = rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).ok();
                 let before = before.filter(|s| FileType::from_raw_mode(s.st_mode).is_file());
                 let created = match (mode.bits, mode.executable) {
-                    // Readable for nobody else before it has its bits.
+                    // Readable by its owner alone before it has its bits.
                     (Some(_), _) => 0o600,
                     (None, true) => 0o777,
                     (None, false) => 0o666,

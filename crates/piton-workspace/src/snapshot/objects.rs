@@ -267,8 +267,8 @@ impl Objects {
         Ok(())
     }
 
-    /// After a flush that failed nobody knows what of it is on the disk, and a second flush would not
-    /// say: whoever needs these objects writes them again.
+    /// After a failed flush it is unknown which objects are on the disk, and a second flush would not
+    /// tell: a snapshot that needs these objects writes them again.
     fn forget_unflushed(&mut self) {
         let flushed_end = self.flushed_end;
         self.ranges.retain(|_, range| range.offset < flushed_end);

@@ -484,7 +484,7 @@ fn a_cut_off_restore_survives_pruning_and_keeps_later_edits() {
     let mut repository = world.open();
     let recovered = repository.recover(&world.workspace).unwrap().unwrap();
     assert_eq!(world.text("a"), "target");
-    // It stays until somebody has written down what happened.
+    // It stays until someone has written down what happened.
     assert!(Repository::has_journal(&world.repository));
     repository.settle().unwrap();
     assert!(!Repository::has_journal(&world.repository));
@@ -519,7 +519,7 @@ fn an_unflushed_snapshot_survives_its_process() {
 }
 
 /// Wants to show: whatever a power failure leaves of a snapshot that was not flushed, no other snapshot
-/// is lost with it, nobody takes it for whole if it is not, and the next snapshot of the same files
+/// is lost with it, no one takes it for whole if it is not, and the next snapshot of the same files
 /// writes again what is missing.
 #[test]
 fn what_a_power_failure_leaves_of_a_snapshot_is_whole_or_written_again() {

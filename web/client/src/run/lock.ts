@@ -20,9 +20,9 @@ export type LockOwner = "owned_by_this_page" | "owned_by_other_tab";
 export interface TabLock {
   /** `null`: it is taken. */
   acquire(chatId: string): Promise<HeldLock | null>;
-  /** `null`: nobody has it. */
+  /** `null`: no tab has it. */
   ownerOf(chatId: string): Promise<LockOwner | null>;
-  /** Waits until nobody has it. */
+  /** Waits until no tab has it. */
   whenFree(chatId: string, signal: AbortSignal): Promise<void>;
 }
 

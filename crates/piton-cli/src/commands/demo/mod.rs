@@ -69,7 +69,7 @@ struct Demo<'a> {
     /// As read back before the kill.
     seen: Vec<Record>,
     acked: BTreeSet<Seq>,
-    /// The token of the question that dies with its asker.
+    /// The token of the question that ends with the worker that asked it.
     lost_token: String,
 }
 

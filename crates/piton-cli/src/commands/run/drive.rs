@@ -170,7 +170,7 @@ pub(super) enum Asked {
     Answer(String),
     /// The input has ended, or Ctrl-C was pressed.
     Nothing,
-    /// Nobody answered in time.
+    /// No answer came in time.
     Expired,
 }
 

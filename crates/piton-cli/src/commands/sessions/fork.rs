@@ -71,7 +71,7 @@ async fn fork_graph(
         None => checkpoints::load(view.store(), session, None).await?.checkpoint_id,
     };
     drop(view);
-    // The new session is nobody's yet: only the store decides who writes it.
+    // No process owns the new session yet: only the store decides who writes it.
     let forked = match graphs::server_of_store(cx)? {
         Some(client) => {
             let checkpoint_id = Some(checkpoint.to_string());

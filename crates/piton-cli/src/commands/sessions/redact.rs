@@ -1,4 +1,4 @@
-//! `piton sessions redact`: takes contents out of a log. First the plan, then, with --yes, the deed.
+//! `piton sessions redact`: takes contents out of a log. Prints the plan; with --yes carries it out.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

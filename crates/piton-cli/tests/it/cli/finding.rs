@@ -50,7 +50,7 @@ fn a_session_is_found_by_its_words_and_exported_to_read() {
     assert!(fixture.run("sessions export sess_done --html --encrypt").contains("--- exit 2"));
 }
 
-/// What a shell asks for while somebody types.
+/// What a shell asks for while someone types.
 #[test]
 fn a_shell_completes_ids_and_agents() {
     let fixture = Fixture::new();

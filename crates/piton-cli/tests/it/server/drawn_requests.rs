@@ -59,7 +59,7 @@ fn prose_over_a_request_answers_nothing() {
     chat.type_in("1");
     chat.sees("the answer", |screen| screen.contains("→ ") && !screen.contains("│ Run this"));
     chat.sees_text("> x");
-    // The queue goes on behind the turn; the second Ctrl-C leaves whatever runs.
+    // The queue continues behind the turn; the second Ctrl-C leaves whatever runs.
     chat.sees("the queue's end", |screen| {
         !screen.contains("queued ") && screen.contains("enter send")
     });

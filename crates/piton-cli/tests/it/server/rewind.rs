@@ -112,7 +112,7 @@ fn two_turns_go_back_and_come_back() {
     git(&["fsck", "--strict"]);
 }
 
-/// Wants to show: what somebody else changed, between turns or since the last one, is refused and named;
+/// Wants to show: what someone else changed, between turns or since the last one, is refused and named;
 /// forced, it is overwritten and comes back with undo.
 #[test]
 fn changes_of_others_are_refused_unless_forced() {

@@ -291,7 +291,7 @@ pub(crate) struct History {
     boots: u32,
 }
 
-/// As somebody who can be named asks for it.
+/// As someone who can be named asks for it.
 fn requested(command: Command) -> Command {
     let (principal, action) = ("key_1".into(), "sessions.pause".into());
     let request = Request { principal, action, key: None, response: None };
@@ -398,7 +398,7 @@ impl History {
                 question: Value::Null,
             }),
             Step::AnswerByToken(index, answer) => {
-                // One of those that were minted, or the next, which nobody knows.
+                // One of those that were minted, or the next, which no one knows.
                 let n = 1 + index.index(self.minted as usize + 1);
                 self.world.answer(&format!("rt_{n}"), answer)
             }

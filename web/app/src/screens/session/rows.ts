@@ -1,4 +1,4 @@
-// The rows of a conversation: what a rewind left behind is one row until somebody wants to read it.
+// The rows of a conversation: what a rewind left behind is one row until the reader opens it.
 import type { Item, Lineage } from "piton-client";
 import { keyOfItem } from "./Message.tsx";
 
