@@ -52,6 +52,9 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     {
         offered.extend(ids(&view, wanted, word).await.unwrap_or_default());
     }
+    if wanted.sessions {
+        offered.push(("@last".to_owned(), "the session that was active last".to_owned()));
+    }
     for (value, what) in offered.iter().filter(|(value, _)| value.starts_with(word)) {
         ui.line(format_args!("{value}\t{}", one_line(what)))?;
     }

@@ -75,10 +75,21 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let Some(view) = cx.view()? else { return Err(cx.missing_store()) };
     let limit = usize::from(args.limit);
     let (mut found, mut after) = (Vec::new(), None);
+    let mut unreadable = 0_usize;
     let is_cut = 'search: loop {
         let (listed, next) = view.list(None, |_| true, after, PAGE).await?;
         for one in listed {
-            let Some(hit) = search(&view, &one, &query).await? else { continue };
+            // A damaged session does not hide what the others contain.
+            let hit = match search(&view, &one, &query).await {
+                Ok(hit) => hit,
+                Err(error) => {
+                    unreadable += 1;
+                    let session = &one.row.session;
+                    ui.warn(&format!("{session} cannot be searched: {}", error.message()))?;
+                    None
+                }
+            };
+            let Some(hit) = hit else { continue };
             if found.len() == limit {
                 break 'search true;
             }
@@ -94,7 +105,8 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         }
     };
     if found.is_empty() {
-        ui.note(&format!("No session contains {:?}.", args.text))?;
+        let of = if unreadable > 0 { " that can be read" } else { "" };
+        ui.note(&format!("No session{of} contains {:?}.", args.text))?;
         return Ok(Exit::Failed);
     }
     if !ui.json {
@@ -102,6 +114,10 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     }
     if is_cut {
         ui.note("There are more sessions with this text: --limit shows them.")?;
+    }
+    if unreadable > 0 {
+        ui.note("`piton verify` says what is wrong with sessions that cannot be searched.")?;
+        return Ok(Exit::Failed);
     }
     Ok(Exit::Good)
 }

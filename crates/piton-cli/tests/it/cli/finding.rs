@@ -64,6 +64,79 @@ fn a_shell_completes_ids_and_agents() {
     assert_eq!(nothing.lines().count(), 2, "{nothing}");
 }
 
+/// The session that was active last is offered by its name, and waits have none.
+#[test]
+fn a_shell_completes_the_latest_session() {
+    let fixture = Fixture::new();
+    let offered = fixture.run("complete -- sessions show @");
+    assert!(offered.contains("@last\tthe session that was active last\n"), "{offered}");
+    assert!(!fixture.run("complete -- sessions list --agent @").contains("@last"));
+}
+
+/// Wants to show: the script for bash completes ids in a real bash, and leaves commands and options to
+/// what clap generated.
+#[test]
+fn the_completion_script_completes_ids_in_bash() {
+    let fixture = Fixture::new();
+    let script = fixture.home.command(["completions", "bash"]).output().unwrap();
+    let script = String::from_utf8(script.stdout).unwrap();
+    let completed = |words: &[&str]| {
+        let test = "eval \"$SCRIPT\"; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); \
+                    _piton_ids \"$1\" \"${!#}\" \"${COMP_WORDS[COMP_CWORD - 1]}\"; \
+                    printf '%s\\n' \"${COMPREPLY[@]}\"";
+        let mut bash = std::process::Command::new("bash");
+        let piton = env!("CARGO_BIN_EXE_piton");
+        bash.args(["--norc", "-c", test, "bash", piton]).args(words).env("SCRIPT", &script);
+        bash.env("HOME", fixture.home.path());
+        let output = bash.output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(completed(&["sessions", "show", "sess_don"]), ["sess_done"]);
+    assert_eq!(completed(&["chat", "--agent", "code"]), ["codex"]);
+    assert_eq!(completed(&["sessions", "artif"]), ["artifacts"]);
+}
+
+/// Wants to show: a session that cannot be read is named, and the others are searched all the same.
+#[test]
+fn a_damaged_session_does_not_end_a_search() {
+    let fixture = Fixture::new();
+    let good = fixture.run("sessions search test");
+    fixture.sql(
+        "UPDATE records SET payload = zeroblob(length(payload))
+                 WHERE rid >> 32 = (SELECT no FROM logs WHERE id = 'sess_odd')",
+    );
+    let searched = fixture.run("sessions search test");
+    assert!(searched.contains("Warning: sess_odd cannot be searched"), "{searched}");
+    assert!(
+        searched.contains("`piton verify`") && searched.ends_with("--- exit 1\n"),
+        "{searched}"
+    );
+    let hits = |text: &str| text.lines().filter(|line| line.contains("sess_done")).count();
+    assert!(hits(&good) > 0, "{good}");
+    assert_eq!(hits(&searched), hits(&good));
+}
+
+/// Wants to show: a server of another version is named before anything else is done.
+#[test]
+fn a_server_of_another_version_is_named() {
+    let fixture = Fixture::new();
+    let info = serde_json::json!({
+        "address": "http://127.0.0.1:9", "pid": 1, "boot": "boot_live", "version": "9.9.9", "token": "x",
+    });
+    fixture.home.write(".local/share/piton/run/server.json", &info.to_string());
+    let listed = fixture.run("sessions list");
+    assert!(listed.contains("Warning: The server is Piton 9.9.9, this program is "), "{listed}");
+    assert!(listed.contains("Restart the server: `piton stop`"), "{listed}");
+    let own = serde_json::json!({
+        "address": "http://127.0.0.1:9", "pid": 1, "boot": "boot_live",
+        "version": env!("CARGO_PKG_VERSION"), "token": "x",
+    });
+    fixture.home.write(".local/share/piton/run/server.json", &own.to_string());
+    assert!(!fixture.run("sessions list").contains("The server is Piton"));
+}
+
 /// A pipe takes rows of any length: nothing is cut, and ids are whole.
 #[test]
 fn tables_are_not_cut_in_pipes() {

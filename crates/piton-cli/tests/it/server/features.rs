@@ -42,6 +42,51 @@ fn a_mode_and_a_model_are_chosen_and_kept() {
     assert!(text.contains("quiet (or normal)") && text.contains("10 of 1000 tokens"), "{text}");
 }
 
+/// Wants to show: a task is named by the beginning or the end of its id, by a command that asks the server
+/// and by one that reads the store.
+#[test]
+fn a_task_is_named_by_a_part_of_its_id() {
+    let world = World::new();
+    let task = world.json(&["tasks", "new", "One"])["task_id"].as_str().unwrap().to_owned();
+    let (beginning, end) = (&task[..task.len() - 2], &task[task.len() - 8..]);
+    for part in [beginning, end] {
+        assert_eq!(world.json(&["tasks", "show", part])["task_id"], task, "{part}");
+        assert_eq!(world.json(&["tasks", "edit", part, "Two"])["task_id"], task, "{part}");
+        let listed = world.command(&["sessions", "list", "--task", part]).output().unwrap();
+        assert!(listed.status.success(), "{part}: {}", String::from_utf8_lossy(&listed.stderr));
+    }
+    assert_eq!(world.refused(&["tasks", "show", "task_nothing"]), "task_not_found");
+}
+
+/// Wants to show: without an id, `attach` returns to this folder's latest session, though one of another
+/// folder was active after it; in a folder without sessions, to the latest of all.
+#[test]
+fn attach_prefers_the_sessions_of_this_folder() {
+    let mut world = World::new();
+    let folder = |name: &str| {
+        let folder = world.workspace().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        folder.canonicalize().unwrap()
+    };
+    let (here, there, elsewhere) = (folder("here"), folder("there"), folder("elsewhere"));
+    for (folder, text) in [(&here, "say alpha"), (&there, "say beta")] {
+        let session = world.session_in(folder);
+        world.prompt(&session, text);
+        world.when(&session, |status| status["last_outcome"] == "completed");
+    }
+    let attached = |folder: &std::path::Path| {
+        let mut attach = world.command(&["attach", "--plain"]);
+        attach.current_dir(folder).stdin(std::process::Stdio::null());
+        String::from_utf8(attach.output().unwrap().stdout).unwrap()
+    };
+    for (folder, shown, other) in
+        [(&here, "alpha", "beta"), (&there, "beta", "alpha"), (&elsewhere, "beta", "alpha")]
+    {
+        let text = attached(folder);
+        assert!(text.contains(shown) && !text.contains(other), "{}: {text}", folder.display());
+    }
+}
+
 #[test]
 fn a_task_is_changed_from_the_command_line() {
     let world = World::new();
