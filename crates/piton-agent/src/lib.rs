@@ -4,12 +4,12 @@
 //! known of agents before they are asked is in [`profiles`].
 
 pub mod acp;
+mod envelope;
 mod host;
 mod journal;
 mod lines;
 pub mod one_shot;
 pub mod profiles;
-mod sniff;
 
 pub use host::{HostError, TerminalExit, TerminalOutput, TerminalSpec, ToolHost};
 pub use journal::{Journal, JournalClosed};

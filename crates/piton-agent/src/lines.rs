@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, BufReader};
 
-use crate::sniff::{Envelope, Sniffer};
+use crate::envelope::{Envelope, EnvelopeScanner};
 
 const BUFFER_BYTES: usize = 64 * 1024;
 
@@ -56,20 +56,20 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 
     async fn skip(&mut self, begun: Vec<u8>) -> io::Result<Line> {
-        let mut sniffer = Sniffer::default();
-        sniffer.push(&begun);
+        let mut scanner = EnvelopeScanner::default();
+        scanner.push(&begun);
         let mut bytes = begun.len() as u64;
         drop(begun);
         loop {
             let piece = fill(&mut self.reader).await?;
             let (taken, ends) = up_to_end(piece);
-            sniffer.push(&piece[..taken]);
+            scanner.push(&piece[..taken]);
             bytes += taken as u64;
             let is_over = ends || piece.is_empty();
             self.reader.consume(taken);
             if is_over {
                 let bytes = bytes - u64::from(ends);
-                return Ok(Line::TooLong { bytes, envelope: sniffer.finish() });
+                return Ok(Line::TooLong { bytes, envelope: scanner.finish() });
             }
         }
     }

@@ -15,7 +15,7 @@ use tokio::net::unix::pipe;
 use tokio::process::Child;
 use tokio::sync::watch;
 
-use crate::tree::{Part, Program, Scope, Streams};
+use crate::tree::{ProcessRole, Program, Scope, Streams};
 use crate::workspace::{self, Workspace};
 use piton_core::Code;
 
@@ -67,7 +67,7 @@ pub struct Terminals {
 
 #[derive(Debug)]
 struct Terminal {
-    part: Part,
+    part: ProcessRole,
     output: Arc<Mutex<Ring>>,
     exit: watch::Receiver<Option<TerminalExit>>,
 }
@@ -92,7 +92,7 @@ impl Terminals {
             return Err(Error::TooMany);
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
-        let part = Part::Terminal(number.to_string());
+        let part = ProcessRole::Terminal(number.to_string());
         let failed = |source| Error::Start { command: spec.command.clone(), source };
         let command = if spec.args.is_empty() && spec.command.contains(char::is_whitespace) {
             vec!["sh".to_owned(), "-c".to_owned(), spec.command.clone()]
@@ -141,7 +141,7 @@ impl Terminals {
     /// Ends the command and all that it started; its output stays.
     pub async fn kill(&self, id: &str) -> Result<(), Error> {
         let terminal = self.get(id)?;
-        let scope = Scope::Part(terminal.part.clone());
+        let scope = Scope::Role(terminal.part.clone());
         let ended = self.workspace.tree().end(scope, TERM).await;
         ended.map_err(|source| Error::Remains { source })?;
         self.wait_for_exit(id).await?;

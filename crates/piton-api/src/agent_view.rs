@@ -271,8 +271,8 @@ impl From<core::Configure> for AgentChoice {
     }
 }
 
-fn named(one: core::Named) -> NamedChoice {
-    let core::Named { id, name, description } = one;
+fn named(one: core::NamedChoice) -> NamedChoice {
+    let core::NamedChoice { id, name, description } = one;
     NamedChoice { id, name, description }
 }
 

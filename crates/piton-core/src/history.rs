@@ -18,7 +18,7 @@ const MARKERS: [&str; 4] = ["===", "[USER]:", "[ASSISTANT]:", "[TOOL "];
 
 /// Gathers records from the newest to the oldest, until there is enough.
 #[derive(Debug, Default)]
-pub struct Gathering {
+pub struct HistoryBuilder {
     limits: HistoryLimits,
     records: VecDeque<Record>,
     seen: usize,
@@ -28,7 +28,7 @@ pub struct Gathering {
     from: Option<Seq>,
 }
 
-impl Gathering {
+impl HistoryBuilder {
     pub fn new(limits: HistoryLimits) -> Self {
         Self { limits, ..Self::default() }
     }

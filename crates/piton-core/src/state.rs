@@ -352,7 +352,7 @@ pub struct Executor {
     pub error_seq: Option<Seq>,
     /// How its agent is to get its conversation back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub promised: Option<Promised>,
+    pub promised: Option<PromisedContext>,
     /// Its agent is about to be started, and nothing is known of the agent yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub expects_agent: bool,
@@ -360,7 +360,7 @@ pub struct Executor {
 
 /// What was promised of an agent before it was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Promised {
+pub struct PromisedContext {
     pub strategy: Strategy,
     pub history: bool,
     pub note: bool,

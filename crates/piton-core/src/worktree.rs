@@ -88,7 +88,7 @@ pub fn branches(session: &SessionId) -> impl Iterator<Item = String> {
 /// What the disk says about a worktree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is the answer to a question of its own")]
-pub struct Seen {
+pub struct WorktreeFacts {
     /// The repository is where it was.
     pub repository: bool,
     /// The worktree's folder is there and belongs to git.
@@ -105,7 +105,7 @@ pub struct Seen {
 
 /// Whether a worktree can be worked in, or made if it is only planned; else the first thing that is
 /// in the way, those first that nothing else can be done without.
-pub fn judge(worktree: &Worktree, seen: &Seen) -> Result<(), Reason> {
+pub fn judge(worktree: &Worktree, seen: &WorktreeFacts) -> Result<(), Reason> {
     if !seen.repository {
         return Err(Reason::RepositoryMissing);
     }
@@ -239,7 +239,7 @@ mod tests {
             (removed(false), "", None, missing(Reason::RepositoryMissing)),
         ];
         for (stage, there, on, expected) in rows {
-            let seen = Seen {
+            let seen = WorktreeFacts {
                 repository: there.contains('R'),
                 folder: there.contains('F'),
                 registered: there.contains('K'),

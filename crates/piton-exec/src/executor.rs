@@ -16,7 +16,7 @@ use futures_util::future::BoxFuture;
 use piton_core::Code;
 use piton_core::decide::Probe;
 use piton_core::id::{ExecutionId, SessionId};
-use piton_core::mask::{Given, Masker};
+use piton_core::mask::{MaskRules, Masker};
 use piton_core::spool::{Pos, Spool};
 
 pub use connection::Connections;
@@ -63,7 +63,7 @@ impl fmt::Debug for LaunchSpec {
 #[derive(Clone)]
 pub struct LaunchOptions {
     /// Agentctls write spools: they mask by the same rules as the process that imports them.
-    pub given: Given,
+    pub given: MaskRules,
     pub limits: Limits,
 }
 
@@ -99,7 +99,7 @@ impl fmt::Debug for At {
 
 /// An execution that an executor lists, whether or not a session knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct ListedExecution {
     pub session: SessionId,
     pub execution: ExecutionId,
 }
@@ -146,7 +146,7 @@ pub trait Executor: Send + Sync + fmt::Debug + 'static {
     fn launch(&self, spec: LaunchSpec) -> BoxFuture<'_, Result<(), Fault>>;
 
     /// Every execution that is there, dead or alive, and whose it is.
-    fn list(&self) -> BoxFuture<'_, Result<Vec<Found>>>;
+    fn list(&self) -> BoxFuture<'_, Result<Vec<ListedExecution>>>;
 
     /// Whether there is such an execution, dead or alive, and how it would be reached.
     fn find<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<Option<Located>>>;
@@ -180,7 +180,7 @@ pub trait Executor: Send + Sync + fmt::Debug + 'static {
     fn tidy(&self) -> BoxFuture<'_, Result<()>>;
 
     /// Ends and removes an execution whose session was deleted, and its secret with it.
-    fn purge<'a>(&'a self, found: &'a Found) -> BoxFuture<'a, Result<(), Fault>> {
+    fn purge<'a>(&'a self, found: &'a ListedExecution) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
             self.stop(&found.execution, u64::MAX).await?;
             self.forget(&found.execution).await.map_err(Fault::unreachable)

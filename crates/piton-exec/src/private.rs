@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use piton_core::permissions::{Exposure, Permissions};
+use piton_core::file_permissions::{Exposure, Permissions};
 
 pub(crate) fn our_uid() -> u32 {
     rustix::process::geteuid().as_raw()

@@ -6,14 +6,14 @@ use piton_core::decide::Context;
 use piton_core::id::BootId;
 use piton_store::{Liveness, Store, Writer};
 
+use crate::counts::RunCounter;
 use crate::graphs::HostedGraphs;
+use crate::interfaces::{Clock, Driver, Ids, SessionFiles, TurnSnapshots};
 use crate::permission_rules::PermissionRules;
 use crate::service::Options;
 use crate::settings::LiveSettings;
 use crate::supervisor::Supervisors;
 use crate::sweeper::Deadlines;
-use crate::tally::Tally;
-use crate::world::{Clock, Driver, Ids, SessionFiles, TurnSnapshots};
 
 #[derive(Debug)]
 pub(crate) struct Env {
@@ -30,7 +30,7 @@ pub(crate) struct Env {
     pub rules: PermissionRules,
     pub settings: Arc<LiveSettings>,
     pub ids: Ids,
-    pub tally: Tally,
+    pub run_counter: RunCounter,
     pub deadlines: Deadlines,
     /// Graphs that run in this process: each is the one writer of its session.
     pub graphs: Arc<HostedGraphs>,
@@ -59,7 +59,7 @@ impl Env {
             snapshot_every: options.snapshot_every,
             rules: options.rules,
             settings,
-            tally: Tally::default(),
+            run_counter: RunCounter::default(),
             deadlines: Deadlines::default(),
             graphs: Arc::default(),
         }

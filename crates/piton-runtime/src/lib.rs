@@ -1,6 +1,10 @@
-//! The session service. The coordinator brings commands to sessions, a session decides, makes
-//! durable and then acts, a session's supervisor owns its execution, the sweeper settles what
-//! deadlines left, the token service answers for those without a login. [`Handle`] is what callers hold.
+//! The session engine: complete without HTTP. [`Engine`] has one method for each thing that a client
+//! can ask; server and command line call it, and nothing else.
+//!
+//! Below it is the session service ([`Service`], held by callers as a [`Handle`]). The coordinator
+//! brings commands to sessions, a session decides, makes durable and then acts, a session's
+//! supervisor owns its execution, the sweeper settles what deadlines left, the token service answers
+//! for those without a login.
 //!
 //! A process that runs no sessions reads them with a [`View`], and changes a session that no
 //! process runs with an [`OfflineWriter`].
@@ -8,11 +12,13 @@
 pub mod broadcast;
 mod conversation;
 mod coordinator;
+mod counts;
 mod engine;
 mod env;
 mod error;
 mod executions;
 mod graphs;
+mod interfaces;
 mod messages;
 mod metadata;
 mod metadata_snapshot;
@@ -26,14 +32,13 @@ mod session;
 mod settings;
 mod supervisor;
 mod sweeper;
-mod tally;
 mod titles;
 mod tokens;
 mod view;
 mod worktrees;
-mod world;
 
 pub use conversation::{Abandoned, ConversationPage};
+pub use counts::{Counts, RunActivity};
 pub use engine::{
     AffectedQueue, AffectedRun, AgentCatalog, AnsweredWait, ArchiveTarget, Caller, ChangedTask,
     CheckpointQuery, CommittedWork, Contact, CreatedSession, CreatedTask, DefaultAgent, Deleted,
@@ -46,21 +51,20 @@ pub use engine::{
 };
 pub use error::{Error, Result, StartFailure};
 pub use executions::Executions;
-pub use metadata::{MetadataLog, Noted};
+pub use interfaces::{
+    Clock, Driver, EffectJob, Executors, Ids, NoDriver, NoExecutors, NoSessionFiles,
+    NoTurnSnapshots, SessionFiles, SystemClock, TurnSnapshots,
+};
+pub use metadata::{MetadataAck, MetadataLog};
 pub use offline::OfflineWriter;
 pub use permission_rules::PermissionRules;
 pub use redaction::{Pattern, PatternInvalid, Redacted};
 pub use removal::{Archived, Imported};
-pub use retention::{Due, Retention, due};
-pub use service::{Asked, Handle, NewSession, Options, Question, Service};
+pub use retention::{DueRemoval, Retention, due};
+pub use service::{Handle, NewSession, OpenedWait, Options, Question, Service};
 pub use session::Ack;
 pub use settings::{Settings, SnapshotSettings};
 pub use supervisor::{LaunchConfig, LaunchConfigs, Outcome, Recovered, StartError, Supervisors};
-pub use tally::{Counts, RunActivity};
 pub use tokens::Answered;
 pub use view::{Listed, View};
-pub use worktrees::{Cleaned, Left, Worktrees};
-pub use world::{
-    Clock, Driver, EffectJob, Executors, Ids, NoDriver, NoExecutors, NoSessionFiles,
-    NoTurnSnapshots, SessionFiles, SystemClock, TurnSnapshots,
-};
+pub use worktrees::{CleanupResult, WorktreeRemoval, Worktrees};

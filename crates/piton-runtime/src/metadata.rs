@@ -16,10 +16,10 @@ use piton_store::{Detail, Tail, Writer};
 use tokio::sync::watch;
 
 use crate::error::{Error, Result};
+use crate::interfaces::Clock;
 use crate::metadata_snapshot;
 use crate::service::Handle;
 use crate::settings::LiveSettings;
-use crate::world::Clock;
 
 /// Attempts at a decision while other processes write to the metadata log.
 const TRIES_MAX: usize = 32;
@@ -43,7 +43,7 @@ pub struct MetadataLog {
 
 /// What became of a command, and where the log stands.
 #[derive(Clone, Copy, Debug)]
-pub struct Noted {
+pub struct MetadataAck {
     pub verdict: Verdict,
     pub last_seq: Seq,
 }
@@ -170,7 +170,7 @@ impl MetadataLog {
     }
 
     /// Decides, makes it durable, and answers.
-    pub async fn execute(&self, request: Option<Request>, command: Command) -> Result<Noted> {
+    pub async fn execute(&self, request: Option<Request>, command: Command) -> Result<MetadataAck> {
         let mut last = Error::ShuttingDown;
         for _ in 0..TRIES_MAX {
             let now = self.clock.now();
@@ -181,12 +181,12 @@ impl MetadataLog {
                 (decision, registry.last_seq)
             };
             if decision.records.is_empty() {
-                return Ok(Noted { verdict: decision.outcome, last_seq: expected });
+                return Ok(MetadataAck { verdict: decision.outcome, last_seq: expected });
             }
             match self.writer.append_metadata(expected, decision.records).await {
                 Ok((appended, written)) => {
                     self.apply(expected, &written);
-                    return Ok(Noted { verdict: decision.outcome, last_seq: appended.last });
+                    return Ok(MetadataAck { verdict: decision.outcome, last_seq: appended.last });
                 }
                 Err(error) if error.code() == Code::SeqConflict => {
                     last = error.into();
@@ -207,7 +207,7 @@ mod tests {
     use piton_store::{SqliteStore, Store, sqlite};
 
     use super::*;
-    use crate::world::SystemClock;
+    use crate::interfaces::SystemClock;
 
     fn granted(id: &AccessTokenId) -> Command {
         Command::Grant(AccessTokenCreated {

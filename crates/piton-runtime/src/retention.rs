@@ -17,14 +17,14 @@ pub struct Retention {
 
 /// What is due for a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Due {
+pub struct DueRemoval {
     pub session: SessionId,
     pub removal: Removal,
 }
 
 /// What is due now. A session that is due for both is deleted: a user who configured deletion does
 /// not want its bundle to remain. Those that are not closed, or whose executor may live, never are.
-pub fn due(rows: &[Row], retention: Retention, now: Timestamp) -> Vec<Due> {
+pub fn due(rows: &[Row], retention: Retention, now: Timestamp) -> Vec<DueRemoval> {
     let rows = rows.iter().filter(|row| {
         let facts = &row.summary.facts;
         facts.closed.is_some() && !facts.executor.as_ref().is_some_and(Executor::may_live)
@@ -40,7 +40,7 @@ pub fn due(rows: &[Row], retention: Retention, now: Timestamp) -> Vec<Due> {
         } else {
             return None;
         };
-        Some(Due { session: row.session.clone(), removal })
+        Some(DueRemoval { session: row.session.clone(), removal })
     });
     due.collect()
 }

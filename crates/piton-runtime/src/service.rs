@@ -17,21 +17,21 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 
 use crate::coordinator::Coordinator;
+use crate::counts::Counts;
 use crate::env::Env;
 use crate::error::Result;
+use crate::interfaces::{
+    Clock, Driver, Executors, Ids, NoDriver, NoExecutors, NoSessionFiles, NoTurnSnapshots,
+    SessionFiles, SystemClock, TurnSnapshots,
+};
 use crate::offline::OfflineWriter;
 use crate::permission_rules::PermissionRules;
 use crate::session::{Ack, Work};
 use crate::settings::Settings;
 use crate::supervisor::{Recovered, Supervisors, Wake};
 use crate::sweeper::Sweeper;
-use crate::tally::Counts;
 use crate::tokens::{Answered, TokenService};
 use crate::view::{Listed, View};
-use crate::world::{
-    Clock, Driver, Executors, Ids, NoDriver, NoExecutors, NoSessionFiles, NoTurnSnapshots,
-    SessionFiles, SystemClock, TurnSnapshots,
-};
 
 /// How often deadlines and dead boots are looked for; a deadline that is known of is not waited for.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
@@ -216,7 +216,7 @@ pub struct Question {
 
 /// A wait that was opened. The token is shown here and nowhere else.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct OpenedWait {
     pub wait_id: WaitId,
     /// `None` if the wait was open already: its token was shown then.
     pub token: Option<ResumeToken>,
@@ -333,7 +333,7 @@ impl Handle {
     }
 
     /// Opens a wait and mints its token.
-    pub async fn ask(&self, session: &SessionId, question: Question) -> Result<Asked> {
+    pub async fn ask(&self, session: &SessionId, question: Question) -> Result<OpenedWait> {
         let wait_id = match question.wait_id {
             Some(id) => id,
             None => self.env.ids.wait()?,
@@ -351,7 +351,7 @@ impl Handle {
         };
         let ack = self.execute(session, Command::Wait(wait)).await?;
         let minted = ack.verdict == Verdict::Asked;
-        Ok(Asked { wait_id, token: minted.then_some(token) })
+        Ok(OpenedWait { wait_id, token: minted.then_some(token) })
     }
 
     /// Answers with a token; for parties without a login.
@@ -432,7 +432,7 @@ impl Handle {
 
     /// Interruptions and resumes since this process began.
     pub fn counts(&self) -> Counts {
-        self.env.tally.counts()
+        self.env.run_counter.counts()
     }
 
     /// What can be read: states, statuses, lists, records.

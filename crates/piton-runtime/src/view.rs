@@ -23,8 +23,8 @@ use serde_json::Value;
 
 use crate::env::Env;
 use crate::error::{Result, StartFailure};
+use crate::interfaces::Clock;
 use crate::titles::Titles;
-use crate::world::Clock;
 
 /// Records read at a time for views over a whole session.
 const READ_MAX: usize = 1_000;

@@ -27,7 +27,7 @@ pub struct Worktrees {
 
 /// What a clean-up came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cleaned {
+pub struct CleanupResult {
     pub plan: WorktreePlan,
     /// The branch is still in the repository.
     pub kept_branch: bool,
@@ -37,8 +37,8 @@ pub struct Cleaned {
 
 /// What becomes of the worktree of a session that is deleted.
 #[derive(Debug)]
-pub enum Left {
-    Removed(Cleaned),
+pub enum WorktreeRemoval {
+    Removed(CleanupResult),
     /// It stays where it is.
     Kept {
         plan: WorktreePlan,
@@ -134,23 +134,23 @@ impl Worktrees {
     /// Removes a session's worktree, and its branch if everything on it is elsewhere, too. What is
     /// nowhere else is lost only if that is forced; so is a turn that is under way. An agent that
     /// has nothing to do is ended.
-    pub async fn clean_up(&self, session: &SessionId, force: Force) -> Result<Cleaned> {
+    pub async fn clean_up(&self, session: &SessionId, force: Force) -> Result<CleanupResult> {
         let (this, session) = (self.clone(), session.clone());
         detached(async move { this.clean_up_now(&session, force).await }).await
     }
 
-    async fn clean_up_now(&self, session: &SessionId, force: Force) -> Result<Cleaned> {
+    async fn clean_up_now(&self, session: &SessionId, force: Force) -> Result<CleanupResult> {
         let lock = self.disk.lock(session).await?;
         let worktree = self.known(session).await?;
         if worktree.stage == (Stage::Removed { kept_branch: false }) {
-            return Ok(Cleaned { plan: worktree.plan, kept_branch: false, changed: false });
+            return Ok(CleanupResult { plan: worktree.plan, kept_branch: false, changed: false });
         }
         self.make_way(session, &worktree.plan, force).await?;
         let kept_branch = self.disk.remove(session, &worktree.plan, force, &lock).await?;
         let removed = Command::WorkspaceRemoved { kept_branch };
         let ack = self.handle.execute(session, removed).await?;
         let changed = ack.verdict != Verdict::Already;
-        Ok(Cleaned { plan: worktree.plan, kept_branch, changed })
+        Ok(CleanupResult { plan: worktree.plan, kept_branch, changed })
     }
 
     /// Ends who is at work in a worktree, if it may go at all.
@@ -179,18 +179,18 @@ impl Worktrees {
 
     /// Before a session is deleted: removes its worktree if nothing is lost with it and no agent
     /// works in it. `None` if it has none.
-    pub async fn leave(&self, session: &SessionId) -> Result<Option<Left>> {
+    pub async fn leave(&self, session: &SessionId) -> Result<Option<WorktreeRemoval>> {
         let state = self.state(session).await?;
         let Some(Worktree { plan, stage }) = state.facts.worktree.clone() else { return Ok(None) };
         if matches!(stage, Stage::Removed { .. }) {
             return Ok(None);
         }
         if let Err(refusal) = may_remove(&state, Removal::Delete) {
-            return Ok(Some(Left::Kept { plan, why: refusal.into() }));
+            return Ok(Some(WorktreeRemoval::Kept { plan, why: refusal.into() }));
         }
         Ok(Some(match self.clean_up(session, Force::No).await {
-            Ok(cleaned) => Left::Removed(cleaned),
-            Err(why) => Left::Kept { plan, why },
+            Ok(cleaned) => WorktreeRemoval::Removed(cleaned),
+            Err(why) => WorktreeRemoval::Kept { plan, why },
         }))
     }
 

@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use piton_api::socket_event::SocketEvent;
 use piton_core::id::SessionId;
 use piton_core::{Code, Record, Seq};
-use piton_runtime::broadcast::{self, Entry, Owner, Part};
+use piton_runtime::broadcast::{self, ChunkPart, Entry, Owner};
 
 use crate::app::App;
 use crate::problem::{Problem, Result};
@@ -37,13 +37,13 @@ pub(crate) async fn read(app: &App, session: &SessionId, after: Seq) -> Result<(
 }
 
 /// How many records a reader was given.
-pub(crate) fn count(parts: &[Part<Frames>]) -> u64 {
+pub(crate) fn count(parts: &[ChunkPart<Frames>]) -> u64 {
     parts.iter().map(|part| part.entries().len() as u64).sum()
 }
 
 /// As server-sent events.
-pub(crate) fn events(owner: &Owner, parts: &[Part<Frames>]) -> Bytes {
-    let render = |part: &Part<Frames>| match part.rendered() {
+pub(crate) fn events(owner: &Owner, parts: &[ChunkPart<Frames>]) -> Bytes {
+    let render = |part: &ChunkPart<Frames>| match part.rendered() {
         Some(frames) => frames.events.get_or_init(|| render_events(owner, part.entries())).clone(),
         None => render_events(owner, part.entries()),
     };
@@ -60,7 +60,7 @@ pub(crate) fn events(owner: &Owner, parts: &[Part<Frames>]) -> Bytes {
 }
 
 /// As messages of a WebSocket.
-pub(crate) fn messages<'a>(owner: &Owner, part: &'a Part<Frames>) -> Cow<'a, [Utf8Bytes]> {
+pub(crate) fn messages<'a>(owner: &Owner, part: &'a ChunkPart<Frames>) -> Cow<'a, [Utf8Bytes]> {
     match part.rendered() {
         Some(frames) => {
             let rendered = frames.messages.get_or_init(|| render_messages(owner, part.entries()));

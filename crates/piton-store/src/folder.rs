@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use piton_core::Timestamp;
 use piton_core::planted::{self, Bug};
 
-use piton_core::permissions::{Exposure, Permissions};
+use piton_core::file_permissions::{Exposure, Permissions};
 
 use crate::error::{Cause, Error, Result};
 

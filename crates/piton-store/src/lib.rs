@@ -4,6 +4,21 @@
 //!
 //! This crate decides nothing about sessions: it keeps batches whole, in order, durable, and
 //! written by one writer at a time.
+//!
+//! # The names
+//!
+//! - Writing: a [`Writer`] masks records and appends them as a [`Batch`] at a [`Position`] (last record
+//!   and epoch). The batch's [`Guard`] is the lease that the store checks when it appends.
+//!   [`MaskedRecords`] are records after masking, with the originals that an agent is given.
+//! - Boots: a [`BootGuard`] holds the lock file of a process that runs sessions; the file names its
+//!   [`Holder`], for messages.
+//! - Lists: a [`Query`] asks for a [`Page`] of [`Row`]s; [`Select`] is its condition, [`Detail`] how much
+//!   of each record is read.
+//! - Following: after each flush a store gives its [`Hub`] the [`Commit`]. [`Hints`] deliver it to a
+//!   reader of one log, [`Changes`] the session's id to a reader of all. A hint may be lost, so a
+//!   reader compares positions; [`Tail`] does that for one log.
+//! - Checking: a [`Verification`] says whether one log is whole; a [`Finding`] is a [`Problem`] of the
+//!   store or of one of its sessions.
 
 mod append_rules;
 mod boots;
@@ -47,4 +62,4 @@ pub use keys::{KEY_FILE, KeySettings, KeySource, Keychain, KeychainUnavailable, 
 pub use load::{LoadedState, load, load_at};
 pub use sqlite::SqliteStore;
 pub use tail::Tail;
-pub use writer::{Masked, Position, WritableRecords, Writer};
+pub use writer::{MaskedRecords, Position, WritableRecords, Writer};

@@ -68,7 +68,7 @@ impl<'a> IntoIterator for &'a WritableRecords {
 
 /// What masking came to.
 #[derive(Debug)]
-pub struct Masked {
+pub struct MaskedRecords {
     pub records: WritableRecords,
     /// The records that changed, as they were before, by their index. Never to be written; an agent
     /// is given what was meant.
@@ -118,16 +118,16 @@ impl Writer {
         log: &SessionId,
         expected: Seq,
         mut records: Vec<NewRecord>,
-    ) -> Result<Masked> {
+    ) -> Result<MaskedRecords> {
         if planted::is(Bug::WriterUnmasked) {
             let originals = BTreeMap::new();
-            return Ok(Masked { records: WritableRecords::verbatim(records), originals });
+            return Ok(MaskedRecords { records: WritableRecords::verbatim(records), originals });
         }
         let originals = self.masking.mask(log, &mut records).map_err(|error| {
             let source: Cause = Arc::new(error);
             Error::RecordDamaged { session: log.clone(), seq: expected + 1, source: Some(source) }
         })?;
-        Ok(Masked { records: WritableRecords::verbatim(records), originals })
+        Ok(MaskedRecords { records: WritableRecords::verbatim(records), originals })
     }
 
     /// Appends to a session's log under this boot's lease. Takes its place in the log's order when

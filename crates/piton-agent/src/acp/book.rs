@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::calls::Calls;
 use super::drops::Drops;
 use super::message::Message;
-use super::refusal::{Refusal, Wording};
+use super::refusal::{Refusal, RefusalPatterns};
 use super::replay::{Replay, Verdict};
 use super::wire::{self, Hello};
 use super::{Error, Limits, MakeIds};
@@ -45,7 +45,7 @@ pub(crate) struct Book {
     /// The agent's own id of the conversation.
     pub(super) session: Option<String>,
     /// How the agent would say that it does not know it.
-    pub(super) wording: Wording,
+    pub(super) wording: RefusalPatterns,
     /// The config options that stand for its mode and its model, where it has no other way.
     pub(super) mode_option: Option<String>,
     pub(super) model_option: Option<String>,
@@ -74,7 +74,7 @@ impl Book {
             masker,
             hello: None,
             session: None,
-            wording: Wording::default(),
+            wording: RefusalPatterns::default(),
             mode_option: None,
             model_option: None,
             is_unproven: false,
@@ -132,7 +132,7 @@ impl Book {
         value
     }
 
-    /// Words of the agent's where a few are expected.
+    /// ErrorPattern of the agent's where a few are expected.
     pub(crate) fn mask_text(&self, text: &str) -> String {
         let mut text = self.masker.text(text).into_owned();
         text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));

@@ -15,7 +15,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use super::book::Book;
 use super::driver::Driver;
 use super::link::{Link, Waiter};
-use super::refusal::{Refusal, Wording};
+use super::refusal::{Refusal, RefusalPatterns};
 use super::serve::Serving;
 use super::wire::{self, Hello, method};
 use super::{Error, Limits, Options};
@@ -36,7 +36,7 @@ pub struct Begin {
     /// Message ids of the agent's that the log knows.
     pub seen_message_ids: Vec<String>,
     /// How this agent says that it does not know a conversation.
-    pub wording: Wording,
+    pub wording: RefusalPatterns,
 }
 
 /// How the agent came to its conversation.
@@ -125,7 +125,7 @@ impl Connection {
         Ok(hello)
     }
 
-    /// Resumes a conversation if the agent can, else loads it, else begins another. Also begins
+    /// ResumeSupport a conversation if the agent can, else loads it, else begins another. Also begins
     /// another if the agent says that it does not know the conversation. Any other refusal is an
     /// error, and the conversation's id stays valid. A fork that the agent does not offer is an
     /// error, too: resuming the original instead would change it. When this returns, the journal

@@ -16,8 +16,8 @@ use super::refusal::RESOURCE_NOT_FOUND;
 use super::serve::{Request, Serving};
 use super::wire::{self, code, method};
 use super::{Error, Limits};
+use crate::envelope::Envelope;
 use crate::lines::{Line, Lines};
-use crate::sniff::Envelope;
 
 pub(super) struct Driver<R, W> {
     pub(super) reader: R,

@@ -6,7 +6,7 @@
 //! back); a line must never take more memory than we allow; and what no type knows must be kept
 //! rather than refused. Only the protocol's types are taken from elsewhere (`wire`).
 //!
-//! - `crate::lines`, `crate::sniff`: bytes to messages, within limits
+//! - `crate::lines`, `crate::envelope`: bytes to messages, within limits
 //! - `driver`: reads, and sees that what was read is kept
 //! - `book`, `message`, `calls`, `replay`, `drops`: what was said, in Piton's own words
 //! - `link`: what is on its way to the agent, and who waits for an answer
@@ -45,7 +45,7 @@ use crate::{Journal, ToolHost};
 
 pub use connection::{Begin, Connection, Opened, Turn};
 pub use error::Error;
-pub use refusal::{Refusal, Wording, Words, refusal};
+pub use refusal::{ErrorPattern, Refusal, RefusalPatterns, refusal};
 pub use wire::Hello;
 
 /// Makes unique ids.

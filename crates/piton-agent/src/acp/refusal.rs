@@ -17,11 +17,11 @@ const INTERNAL: i64 = -32603;
 
 /// How one agent says it, where the general rule would take it for something else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wording {
+pub struct RefusalPatterns {
     /// Errors that disown an id, though the general rule does not see it.
-    pub refused: &'static [Words],
+    pub refused: &'static [ErrorPattern],
     /// Errors that leave it open, though they may look like a refusal. These count more.
-    pub unsure: &'static [Words],
+    pub unsure: &'static [ErrorPattern],
     /// It replays a conversation before it answers that it has loaded it. If it replays nothing, it has
     /// lost the conversation and began an empty one.
     pub silence: bool,
@@ -29,18 +29,18 @@ pub struct Wording {
 
 /// A part of an error's text, in lower case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Words {
+pub struct ErrorPattern {
     /// Under this code alone; `None`: whatever the code.
     pub code: Option<i64>,
     pub text: &'static str,
 }
 
-impl Wording {
+impl RefusalPatterns {
     /// What an error of `session/load` or `session/resume` means for the id. Where neither these
     /// words nor the general rule are sure, the id is kept.
     pub fn refusal(&self, code: i64, message: &str) -> Refusal {
         let said = message.to_lowercase();
-        let is_in = |words: &Words| {
+        let is_in = |words: &ErrorPattern| {
             words.code.is_none_or(|wanted| wanted == code) && said.contains(words.text)
         };
         if self.unsure.iter().any(is_in) {

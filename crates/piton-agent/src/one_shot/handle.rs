@@ -24,7 +24,7 @@ pub struct Handle {
 
 /// How the command line of an agent names the conversation to resume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resumes {
+pub enum ResumeSupport {
     ByName,
     /// It takes the last one that it had.
     TheLast,
@@ -68,12 +68,12 @@ impl Handle {
         Self { id: Some(id), is_to_fork: true, ..Self::default() }
     }
 
-    pub fn target(&self, resumes: Resumes) -> Target<'_> {
+    pub fn target(&self, resumes: ResumeSupport) -> Target<'_> {
         match &self.id {
             Some(id) if self.is_to_fork => Target::Fork { id },
-            _ if resumes == Resumes::Never => Target::New,
+            _ if resumes == ResumeSupport::Never => Target::New,
             Some(id) => Target::Resume { id: Some(id), message_id: self.message_id.as_deref() },
-            None if self.has_ended && resumes == Resumes::TheLast => {
+            None if self.has_ended && resumes == ResumeSupport::TheLast => {
                 Target::Resume { id: None, message_id: None }
             }
             None => Target::New,
@@ -138,7 +138,7 @@ pub fn is_good(id: &str) -> bool {
 mod tests {
     use super::*;
 
-    const BY_NAME: Resumes = Resumes::ByName;
+    const BY_NAME: ResumeSupport = ResumeSupport::ByName;
 
     fn resume<'a>(id: &'a str, message_id: Option<&'a str>) -> Target<'a> {
         Target::Resume { id: Some(id), message_id }
@@ -202,13 +202,13 @@ mod tests {
     #[test]
     fn one_without_a_name_is_gone_on_with_by_those_who_take_the_last() {
         let mut handle = Handle::none();
-        assert_eq!(handle.target(Resumes::TheLast), Target::New, "there is none yet");
+        assert_eq!(handle.target(ResumeSupport::TheLast), Target::New, "there is none yet");
         handle.ended(None);
         let last = Target::Resume { id: None, message_id: None };
-        assert_eq!(handle.target(Resumes::TheLast), last);
+        assert_eq!(handle.target(ResumeSupport::TheLast), last);
         assert_eq!(handle.target(BY_NAME), Target::New);
         assert!(handle.named("a", Named::AtEnd));
-        assert_eq!(handle.target(Resumes::Never), Target::New, "it cannot be told");
+        assert_eq!(handle.target(ResumeSupport::Never), Target::New, "it cannot be told");
     }
 
     #[test]

@@ -30,7 +30,7 @@ use crate::acp::{Error, Limits, MakeIds, Refusal, refusal};
 use crate::lines::{Line, Lines};
 use stream_json::Word;
 
-pub use handle::{Handle, Resumes, Target, is_good};
+pub use handle::{Handle, ResumeSupport, Target, is_good};
 pub use stream_json::Outcome;
 
 const PIECE_BYTES: usize = 64 * 1024;
@@ -47,7 +47,7 @@ pub struct Options {
     pub ids: Arc<dyn MakeIds>,
     /// Those of them that are about what an agent says.
     pub limits: Limits,
-    pub resumes: Resumes,
+    pub resumes: ResumeSupport,
 }
 
 /// What an agent prints.
@@ -61,7 +61,7 @@ pub enum Format {
 
 /// What there is to know of a turn when its output has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct TurnOutput {
     /// Whether it said or did anything that belongs to an answer.
     pub is_something: bool,
     /// How a text began.
@@ -77,14 +77,14 @@ pub struct Said {
 pub struct Conversation {
     inner: Arc<Mutex<Inner>>,
     limits: Limits,
-    resumes: Resumes,
+    resumes: ResumeSupport,
 }
 
 #[derive(Debug)]
 struct Inner {
     book: Book,
     handle: Handle,
-    resumes: Resumes,
+    resumes: ResumeSupport,
 }
 
 impl Conversation {
@@ -94,7 +94,7 @@ impl Conversation {
         Self { inner: Arc::new(Mutex::new(Inner { book, handle, resumes })), limits, resumes }
     }
 
-    pub fn resumes(&self) -> Resumes {
+    pub fn resumes(&self) -> ResumeSupport {
         self.resumes
     }
 
@@ -110,7 +110,7 @@ impl Conversation {
         self.inner.lock().await.handle.clone()
     }
 
-    /// The agent will call its new conversation so. Noted when it has said something: before that
+    /// The agent will call its new conversation so. MetadataAck when it has said something: before that
     /// there may be no such conversation.
     pub async fn choose(&self, id: String) {
         self.inner.lock().await.handle.choose(id);
@@ -124,7 +124,7 @@ impl Conversation {
     }
 
     /// Until the output ends. What was read is kept before more is.
-    pub async fn read<R>(&self, format: Format, output: R) -> Result<Said, Error>
+    pub async fn read<R>(&self, format: Format, output: R) -> Result<TurnOutput, Error>
     where
         R: AsyncRead + Unpin,
     {
@@ -134,8 +134,8 @@ impl Conversation {
         }
     }
 
-    async fn read_text<R: AsyncRead + Unpin>(&self, mut output: R) -> Result<Said, Error> {
-        let mut said = Said::default();
+    async fn read_text<R: AsyncRead + Unpin>(&self, mut output: R) -> Result<TurnOutput, Error> {
+        let mut said = TurnOutput::default();
         let mut decoder = text::Decoder::default();
         let mut piece = vec![0; PIECE_BYTES];
         loop {
@@ -161,8 +161,8 @@ impl Conversation {
         }
     }
 
-    async fn read_lines<R: AsyncRead + Unpin>(&self, output: R) -> Result<Said, Error> {
-        let mut said = Said::default();
+    async fn read_lines<R: AsyncRead + Unpin>(&self, output: R) -> Result<TurnOutput, Error> {
+        let mut said = TurnOutput::default();
         let mut lines = Lines::new(output, self.limits.line_bytes_max);
         loop {
             let line = match lines.next().await {
@@ -188,7 +188,7 @@ impl Conversation {
     }
 
     /// The turn is over, and its process has ended well.
-    pub async fn ended(&self, said: Said, stop_reason: &str) -> Result<(), Error> {
+    pub async fn ended(&self, said: TurnOutput, stop_reason: &str) -> Result<(), Error> {
         let mut inner = self.inner.lock().await;
         inner.note_chosen();
         inner.handle.ended(said.message_id);
@@ -249,7 +249,7 @@ impl Conversation {
 }
 
 impl Inner {
-    fn hear(&mut self, word: Word, said: &mut Said) {
+    fn hear(&mut self, word: Word, said: &mut TurnOutput) {
         match word {
             Word::Update { update, raw } => {
                 said.is_something = true;
@@ -304,7 +304,7 @@ impl Inner {
 /// The line by which an agent says that it does not know the conversation `id`, which it was given.
 /// In doubt there is none: what it has said or done speaks against it, and only what it wrote as an
 /// error counts, or what names the id.
-pub fn refusing_line<'a>(said: &'a Said, errors: &'a str, id: &str) -> Option<&'a str> {
+pub fn refusing_line<'a>(said: &'a TurnOutput, errors: &'a str, id: &str) -> Option<&'a str> {
     let is_refusal = |line: &str| {
         // The id itself may hold any word.
         refusal(BY_WORDS, &line.replace(id, " ")) == Refusal::Refused

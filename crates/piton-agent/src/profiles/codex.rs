@@ -1,7 +1,7 @@
 //! Codex, through the adapter that speaks the protocol for it.
 
 use super::{Profile, Quirks, npm};
-use crate::acp::{Wording, Words};
+use crate::acp::{ErrorPattern, RefusalPatterns};
 
 /// JSON-RPC's “invalid request”, under which its server says several things.
 const INVALID_REQUEST: i64 = -32600;
@@ -10,17 +10,17 @@ pub(super) fn profile() -> Profile {
     Profile {
         install: npm("@agentclientprotocol/codex-acp"),
         quirks: Quirks {
-            wording: Wording {
+            wording: RefusalPatterns {
                 // What its server says, where an adapter hands it on as it is. A conversation in
                 // which nothing was said yet has no rollout either: nothing is lost with it.
-                refused: &[Words {
+                refused: &[ErrorPattern {
                     code: Some(INVALID_REQUEST),
                     text: "no rollout found for thread id",
                 }],
                 // Another Codex has it open: it is there.
                 unsure: &[
-                    Words { code: None, text: "already has an active writer" },
-                    Words { code: None, text: "in use by another codex client" },
+                    ErrorPattern { code: None, text: "already has an active writer" },
+                    ErrorPattern { code: None, text: "in use by another codex client" },
                 ],
                 silence: false,
             },

@@ -8,8 +8,8 @@ use std::time::Duration;
 use piton_core::Timestamp;
 use piton_core::resume::Abilities;
 
-use super::{Loads, Profile, Quirks, Retention, npm};
-use crate::acp::{Wording, Words};
+use super::{LoadTiming, Profile, Quirks, Retention, npm};
+use crate::acp::{ErrorPattern, RefusalPatterns};
 
 const INTERNAL: i64 = -32603;
 const MINUTE_MS: i64 = 60_000;
@@ -20,15 +20,15 @@ pub(super) fn profile() -> Profile {
         abilities: Abilities { history: true, ..Abilities::default() },
         node_major_min: Some(20),
         quirks: Quirks {
-            wording: Wording {
+            wording: RefusalPatterns {
                 // It has none at all in this folder, so not this one either.
-                refused: &[Words {
+                refused: &[ErrorPattern {
                     code: Some(INTERNAL),
                     text: "no previous sessions found for this project",
                 }],
-                ..Wording::default()
+                ..RefusalPatterns::default()
             },
-            loads: Loads::InAnotherMinute,
+            loads: LoadTiming::InAnotherMinute,
             replays_late: true,
             no_client_files: true,
             retention: Some(Retention {

@@ -32,7 +32,7 @@ use crate::acp::Refusal;
 
 pub use continuation::Continuation;
 pub use piton_core::command_line::{AGENT_MESSAGE_ID, AGENT_SESSION_ID, CommandLine, Output};
-pub use quirks::{Loads, Quirks, Retention};
+pub use quirks::{LoadTiming, Quirks, Retention};
 
 /// What there is to know about an agent.
 #[derive(Clone, PartialEq, Eq)]
@@ -155,8 +155,8 @@ impl Profile {
     /// not at all.
     pub fn settle_before_load(&self, opened_at: Timestamp, now: Timestamp) -> Option<Duration> {
         match self.quirks.loads {
-            Loads::AtOnce => None,
-            Loads::InAnotherMinute => gemini::another_minute(opened_at, now),
+            LoadTiming::AtOnce => None,
+            LoadTiming::InAnotherMinute => gemini::another_minute(opened_at, now),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The agent of that name, which speaks the protocol itself.
 
 use super::{Profile, Quirks, npm};
-use crate::acp::{Wording, Words};
+use crate::acp::{ErrorPattern, RefusalPatterns};
 
 const INTERNAL: i64 = -32603;
 
@@ -9,10 +9,10 @@ pub(super) fn profile() -> Profile {
     Profile {
         install: npm("opencode-ai"),
         quirks: Quirks {
-            wording: Wording {
+            wording: RefusalPatterns {
                 // Its session service does not find the session; the error's data says no more.
-                refused: &[Words { code: Some(INTERNAL), text: r#"{"service":"session"}"# }],
-                ..Wording::default()
+                refused: &[ErrorPattern { code: Some(INTERNAL), text: r#"{"service":"session"}"# }],
+                ..RefusalPatterns::default()
             },
             notes: &["It takes 700 to 850 MiB of memory."],
             ..Quirks::default()

@@ -1,13 +1,13 @@
 //! Where an agent differs from what the protocol says, as data.
 
-use crate::acp::Wording;
+use crate::acp::RefusalPatterns;
 
 /// Nothing special, unless it says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quirks {
     /// How it says that it does not know a conversation.
-    pub wording: Wording,
-    pub loads: Loads,
+    pub wording: RefusalPatterns,
+    pub loads: LoadTiming,
     /// What it tells again of a loaded conversation may come after its answer.
     pub replays_late: bool,
     /// It fails where the client offers to read and write files, and works where it does not.
@@ -33,7 +33,7 @@ pub struct Retention {
 
 /// When a conversation may be loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Loads {
+pub enum LoadTiming {
     #[default]
     AtOnce,
     /// Not in the minute in which it was opened.

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "test helpers")]
 
 use crate::common::{ScriptedAgent, Setup, World, soon, with_echo, world};
-use piton_agent::acp::{Begin, Opened, Wording};
+use piton_agent::acp::{Begin, Opened, RefusalPatterns};
 use piton_core::Code;
 use piton_core::spool::{Fact, OpenedAs};
 use piton_echo as echo;
@@ -155,12 +155,12 @@ async fn with_answers(
     capabilities: Value,
     answers: Vec<(&str, Value)>,
 ) -> (World, Result<Opened, piton_agent::acp::Error>, Vec<String>) {
-    with_answers_of(Wording::default(), capabilities, answers).await
+    with_answers_of(RefusalPatterns::default(), capabilities, answers).await
 }
 
 /// The same of an agent with words of its own.
 async fn with_answers_of(
-    wording: Wording,
+    wording: RefusalPatterns,
     capabilities: Value,
     answers: Vec<(&str, Value)>,
 ) -> (World, Result<Opened, piton_agent::acp::Error>, Vec<String>) {
@@ -215,7 +215,7 @@ async fn what_is_offered_and_missing_gives_way_to_the_next() {
 /// As pi does when the file of a conversation is gone: it says that it has loaded it, and begins an empty one.
 #[tokio::test]
 async fn a_load_that_replays_nothing_is_a_refusal_where_the_agent_replays() {
-    let pi = Wording { silence: true, ..Wording::default() };
+    let pi = RefusalPatterns { silence: true, ..RefusalPatterns::default() };
     let capabilities = || json!({ "loadSession": true });
     let new = json!({ "sessionId": "s2" });
     let answers = || vec![("session/load", json!({})), ("session/new", new.clone())];

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use crate::common::{Ids, Notes, run};
 use piton_agent::acp::Limits;
 use piton_agent::one_shot::{
-    Conversation, Format, Handle, Options, Outcome, Resumes, Said, Target, refusing_line,
+    Conversation, Format, Handle, Options, Outcome, ResumeSupport, Target, TurnOutput,
+    refusing_line,
 };
 use piton_core::Code;
 use piton_core::event::ToolStatus;
@@ -33,7 +34,7 @@ fn with(handle: Handle, limits: Limits) -> World {
         journal: Arc::clone(&notes) as _,
         ids: Arc::new(Ids::default()),
         limits,
-        resumes: Resumes::TheLast,
+        resumes: ResumeSupport::TheLast,
     };
     World { conversation: Conversation::new(options, handle), notes }
 }
@@ -44,19 +45,19 @@ impl World {
     }
 
     /// A turn whose output came in two pieces.
-    async fn turn(&self, format: Format, output: &[u8], cut: usize) -> Said {
+    async fn turn(&self, format: Format, output: &[u8], cut: usize) -> TurnOutput {
         self.conversation.turn_started(run(1)).await.unwrap();
         let (one, two) = output.split_at(cut);
         self.conversation.read(format, one.chain(two)).await.unwrap()
     }
 
-    async fn json(&self, lines: &[Value]) -> Said {
+    async fn json(&self, lines: &[Value]) -> TurnOutput {
         let text = lines.iter().fold(String::new(), |text, line| text + &line.to_string() + "\n");
         self.turn(Format::StreamJson, text.as_bytes(), 0).await
     }
 
     async fn target(&self) -> String {
-        format!("{:?}", self.conversation.handle().await.target(Resumes::TheLast))
+        format!("{:?}", self.conversation.handle().await.target(ResumeSupport::TheLast))
     }
 }
 
@@ -116,7 +117,7 @@ async fn a_turn_is_kept_in_order_wherever_it_is_cut() {
     assert!(world.notes.all().iter().all(|note| note.run_id == Some(run(1))));
     assert_eq!(world.notes.updates("usage")[0].get("result"), None, "the answer is there already");
     let resume = Target::Resume { id: Some(ID), message_id: Some(&message(9)) };
-    assert_eq!(world.conversation.handle().await.target(Resumes::ByName), resume);
+    assert_eq!(world.conversation.handle().await.target(ResumeSupport::ByName), resume);
 
     for cut in 1..TURN.len() {
         let other = World::new();
@@ -279,13 +280,13 @@ async fn only_what_names_the_conversation_as_unknown_is_a_refusal() {
     let refused = world.turn(Format::StreamJson, REFUSED.as_bytes(), 0).await;
     let sentence = format!("No conversation found with session ID: {dead}");
     assert_eq!(refusing_line(&refused, "", dead), Some(sentence.as_str()));
-    let silent = Said::default();
+    let silent = TurnOutput::default();
     let noise = format!("(node) Warning: slow\n{sentence}\n");
     assert_eq!(refusing_line(&silent, &noise, dead), Some(sentence.as_str()));
-    let text = |text: &str| Said {
+    let text = |text: &str| TurnOutput {
         is_something: !text.is_empty(),
         beginning: text.to_owned(),
-        ..Said::default()
+        ..TurnOutput::default()
     };
     assert_eq!(refusing_line(&text(&sentence), "", dead), Some(sentence.as_str()));
     for (said, errors) in [

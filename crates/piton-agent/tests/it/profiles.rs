@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::common::{ScriptedAgent, Setup, World, soon, world};
 use piton_agent::acp::{Error, Hello, Opened, Refusal};
-use piton_agent::profiles::{self, Loads, Origin, Profile};
+use piton_agent::profiles::{self, LoadTiming, Origin, Profile};
 use piton_core::command_line::ConversationTarget;
 use piton_core::content::PromptCapabilities;
 use piton_core::resume::{Abilities, Strategy};
@@ -391,7 +391,7 @@ fn a_profiles_words_count_before_the_general_rule() {
 fn only_gemini_waits_before_it_loads() {
     let moment = "2026-11-16T10:00:30.000Z".parse().unwrap();
     for profile in profiles::built_in() {
-        let waits = profile.quirks.loads == Loads::InAnotherMinute;
+        let waits = profile.quirks.loads == LoadTiming::InAnotherMinute;
         assert_eq!(waits, profile.id == "gemini");
         assert_eq!(profile.settle_before_load(moment, moment).is_some(), waits, "{}", profile.id);
     }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use piton_agent::acp;
 use piton_agent::one_shot::{
-    self as one_shot_output, Conversation, Format, Handle, Resumes, Said, Target,
+    self as one_shot_output, Conversation, Format, Handle, ResumeSupport, Target, TurnOutput,
 };
 use piton_core::Code;
 use piton_core::content::{PromptCapabilities, PromptContent};
@@ -215,11 +215,11 @@ fn options(owner: &AgentProcess, line: &CommandLine) -> one_shot_output::Options
         ids: Arc::new(Ids),
         limits: acp::Limits { line_bytes_max, ..acp::Limits::default() },
         resumes: if line.resume.is_empty() {
-            Resumes::Never
+            ResumeSupport::Never
         } else if line.resumes_the_last() {
-            Resumes::TheLast
+            ResumeSupport::TheLast
         } else {
-            Resumes::ByName
+            ResumeSupport::ByName
         },
     }
 }
@@ -235,7 +235,7 @@ struct Agent<'a> {
 /// What came of a turn.
 enum End {
     Ended {
-        said: Said,
+        said: TurnOutput,
         stop_reason: &'static str,
     },
     Cancelled,
@@ -265,14 +265,14 @@ struct Process {
     child: Child,
     stderr: Stderr,
     complaining: JoinHandle<()>,
-    reading: JoinHandle<Result<Said, acp::Error>>,
+    reading: JoinHandle<Result<TurnOutput, acp::Error>>,
 }
 
 /// What happened first.
 enum First {
     Exited,
     /// Its output ended.
-    Silent(Result<Said, acp::Error>),
+    Silent(Result<TurnOutput, acp::Error>),
     Cancelled,
     Stopped,
 }
@@ -386,7 +386,13 @@ impl Agent<'_> {
     }
 
     /// `died`: how it ended by itself.
-    fn judge(&self, died: Option<ExitStatus>, said: Said, handle: &Handle, errors: &str) -> End {
+    fn judge(
+        &self,
+        died: Option<ExitStatus>,
+        said: TurnOutput,
+        handle: &Handle,
+        errors: &str,
+    ) -> End {
         let mask = |text: String| self.owner.context.masker.text(&text).into_owned();
         let with_last = |message: String| match errors {
             "" => message,
@@ -428,7 +434,7 @@ impl Agent<'_> {
         }
         match said.outcome.filter(|outcome| outcome.is_error) {
             Some(outcome) if exit_code == 0 && outcome.subtype == "error_max_turns" => {
-                End::Ended { said: Said::default(), stop_reason: "max_turn_requests" }
+                End::Ended { said: TurnOutput::default(), stop_reason: "max_turn_requests" }
             }
             Some(outcome) => {
                 let about =
@@ -461,7 +467,7 @@ impl Agent<'_> {
 }
 
 /// A reading that was cut off has read nothing that counts.
-fn flat(read: Option<Result<Said, acp::Error>>) -> Result<Said, acp::Error> {
+fn flat(read: Option<Result<TurnOutput, acp::Error>>) -> Result<TurnOutput, acp::Error> {
     read.unwrap_or(Err(acp::Error::Closed))
 }
 

@@ -24,7 +24,7 @@ use super::agent_link::AgentLink;
 use super::stderr::Stderr;
 use super::{AgentProcess, Ids, one_shot};
 use crate::spool::{self, Limit};
-use crate::tree::{Part, Program, Scope, Streams};
+use crate::tree::{ProcessRole, Program, Scope, Streams};
 
 /// The agent that is part of Piton. No setting can give another one its name.
 const BUILT_IN: &str = "echo";
@@ -334,7 +334,7 @@ pub(super) fn spawn(
         cwd: cwd.to_owned(),
         env: start.env.clone(),
         env_remove: start.env_remove.clone(),
-        part: Part::Agent,
+        part: ProcessRole::Agent,
         streams: Streams::Piped,
     };
     owner.context.workspace.tree().spawn(program).map_err(|error| not_started(start, &error))

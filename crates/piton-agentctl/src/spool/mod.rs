@@ -185,9 +185,9 @@ impl Spool {
     }
 
     /// Counts a follower for as long as the result is held.
-    pub fn followed(&self) -> Followed {
+    pub fn followed(&self) -> FollowGuard {
         self.shared.state().followers += 1;
-        Followed(Arc::clone(&self.shared))
+        FollowGuard(Arc::clone(&self.shared))
     }
 
     async fn keep_in_turn(&self, notes: Vec<Note>) -> Result<(), JournalClosed> {
@@ -382,9 +382,9 @@ impl Drop for Waiting<'_> {
 
 /// Counts a follower until it is dropped.
 #[derive(Debug)]
-pub struct Followed(Arc<Shared>);
+pub struct FollowGuard(Arc<Shared>);
 
-impl Drop for Followed {
+impl Drop for FollowGuard {
     fn drop(&mut self) {
         self.0.state().followers -= 1;
     }

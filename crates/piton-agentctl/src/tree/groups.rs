@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
-use super::{Part, Scope};
+use super::{ProcessRole, Scope};
 
 pub(super) const NEEDED: bool = cfg!(not(target_os = "linux"));
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -18,7 +18,7 @@ const GONE_WITHIN: Duration = Duration::from_secs(1);
 pub(super) struct Groups(Mutex<Vec<(String, Pid)>>);
 
 impl Groups {
-    pub(super) fn add(&self, part: &Part, leader: Option<u32>) {
+    pub(super) fn add(&self, part: &ProcessRole, leader: Option<u32>) {
         let leader = leader.and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
         if let (true, Some(leader)) = (NEEDED, leader) {
             let mut groups = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,7 +2,7 @@
 //!
 //! A process belongs to the execution by descent (agentctl is a child subreaper, so that orphans
 //! come to it), by the mark in its environment, or by its cgroup. Within the execution it
-//! belongs to a [`Part`], so that ending the agent leaves people's shells alone.
+//! belongs to a [`ProcessRole`], so that ending the agent leaves people's shells alone.
 
 mod groups;
 mod scan;
@@ -23,7 +23,7 @@ pub const PART: &str = "PITON_PART";
 
 /// What a process was started for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Part {
+pub enum ProcessRole {
     Agent,
     /// A terminal that the agent asked for; ends with the agent.
     Terminal(String),
@@ -33,7 +33,7 @@ pub enum Part {
     Own,
 }
 
-impl Part {
+impl ProcessRole {
     pub fn name(&self) -> String {
         match self {
             Self::Agent => "agent".to_owned(),
@@ -52,7 +52,7 @@ pub enum Scope {
     /// The agent, its terminals, and every process that is not known to be another part.
     Agent,
     /// One part.
-    Part(Part),
+    Role(ProcessRole),
 }
 
 impl Scope {
@@ -63,10 +63,10 @@ impl Scope {
             Self::Agent => {
                 let is_ours = planted::is(Bug::ShellsEndWithAgent);
                 part.is_none_or(|part| {
-                    is_ours || !part.starts_with("shell-") && part != Part::Own.name()
+                    is_ours || !part.starts_with("shell-") && part != ProcessRole::Own.name()
                 })
             }
-            Self::Part(wanted) => part == Some(wanted.name().as_str()),
+            Self::Role(wanted) => part == Some(wanted.name().as_str()),
         }
     }
 }
@@ -188,7 +188,7 @@ impl Tree {
         let Ok((_, group)) = &self.inner.cgroup else { return Vec::new() };
         match scope {
             Scope::All => vec![group.clone()],
-            Scope::Part(part) => vec![group.part(&part.name())],
+            Scope::Role(part) => vec![group.part(&part.name())],
             Scope::Agent => {
                 let meant = group.parts().into_iter().filter(|(name, _)| scope.holds(Some(name)));
                 meant.map(|(_, part)| part).collect()

@@ -8,7 +8,7 @@ use piton_exec::environment;
 use piton_exec::leftovers::{Cgroup, proc};
 use tokio::process::{Child, Command};
 
-use super::{PART, Part, Tree, one_at_a_time};
+use super::{PART, ProcessRole, Tree, one_at_a_time};
 
 /// What is started, and how.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct Program {
     pub env: Vec<(String, String)>,
     /// Removed from it.
     pub env_remove: Vec<String>,
-    pub part: Part,
+    pub part: ProcessRole,
     pub streams: Streams,
 }
 
@@ -35,7 +35,7 @@ pub enum Streams {
 
 impl Tree {
     /// The variables by which a process of this part is found.
-    pub fn markers(&self, part: &Part) -> [(&'static str, String); 3] {
+    pub fn markers(&self, part: &ProcessRole) -> [(&'static str, String); 3] {
         let [execution, folder] = self.inner.mark.variables();
         [execution, folder, (PART, part.name())]
     }
@@ -55,7 +55,7 @@ impl Tree {
         }
         command.envs(program.env).envs(self.markers(&program.part)).process_group(0);
         // Kill the program of a request that is dropped: no caller waits for it any more.
-        command.kill_on_drop(program.part == Part::Own);
+        command.kill_on_drop(program.part == ProcessRole::Own);
         match program.streams {
             Streams::Piped => {
                 command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -71,7 +71,7 @@ impl Tree {
     /// and leaves the child to its owner when it ends.
     pub fn started(
         &self,
-        part: &Part,
+        part: &ProcessRole,
         start: impl FnOnce() -> io::Result<Child>,
     ) -> io::Result<Child> {
         let mut children = one_at_a_time();
@@ -90,9 +90,9 @@ impl Tree {
         Ok(child)
     }
 
-    fn enter(&self, part: &Part) -> bool {
+    fn enter(&self, part: &ProcessRole) -> bool {
         // Our own short commands are not worth it.
-        let (Ok((own, _)), false) = (&self.inner.cgroup, *part == Part::Own) else {
+        let (Ok((own, _)), false) = (&self.inner.cgroup, *part == ProcessRole::Own) else {
             return false;
         };
         // The execution's folder goes when all has ended, and comes back with the next start.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use piton_workspace::git::{Runner, Spawner};
 use tokio::process::{Child, Command};
 
-use crate::tree::{Part, Tree};
+use crate::tree::{ProcessRole, Tree};
 
 pub use piton_workspace::{Content, Error, Range, Staged};
 pub use shells::{ShellEvent, Shells, Writer as ShellWriter};
@@ -48,7 +48,7 @@ impl Workspace {
 /// git's processes are the execution's, and short.
 impl Spawner for Tree {
     fn spawn(&self, mut command: Command) -> io::Result<Child> {
-        command.envs(self.markers(&Part::Own));
-        self.started(&Part::Own, || command.spawn())
+        command.envs(self.markers(&ProcessRole::Own));
+        self.started(&ProcessRole::Own, || command.spawn())
     }
 }

@@ -17,7 +17,7 @@ use tokio::process::Child;
 use tokio::sync::mpsc::{self, OwnedPermit, Receiver, Sender};
 
 use super::Workspace;
-use crate::tree::{Part, Scope};
+use crate::tree::{ProcessRole, Scope};
 use piton_core::Code;
 
 /// What is kept of a shell's output.
@@ -80,7 +80,7 @@ pub struct Shells {
 
 #[derive(Debug)]
 struct Running {
-    part: Part,
+    part: ProcessRole,
     pid: u32,
     /// A second descriptor of the terminal, for its size: a writer may be waiting on the first.
     control: OwnedFd,
@@ -137,7 +137,7 @@ impl Shells {
     pub async fn open(&self, new: NewShell) -> Result<Shell, Error> {
         self.make_room()?;
         let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
-        let part = Part::Shell(number.to_string());
+        let part = ProcessRole::Shell(number.to_string());
         let started = self.start(&part, new).map_err(|source| Error::ShellStart { source })?;
         let (child, running, input) = started;
         let running = Arc::new(running);
@@ -153,7 +153,7 @@ impl Shells {
         };
         tokio::spawn(follow(child, running, input));
         if late {
-            let _ = self.workspace.tree().end(Scope::Part(part), Duration::ZERO).await;
+            let _ = self.workspace.tree().end(Scope::Role(part), Duration::ZERO).await;
             return Err(Error::TooManyShells { shells_max: SHELLS_MAX });
         }
         Ok(Shell { shell_id: number.to_string(), pid })
@@ -177,7 +177,11 @@ impl Shells {
         Ok(())
     }
 
-    fn start(&self, part: &Part, new: NewShell) -> io::Result<(Child, Running, OwnedReadPty)> {
+    fn start(
+        &self,
+        part: &ProcessRole,
+        new: NewShell,
+    ) -> io::Result<(Child, Running, OwnedReadPty)> {
         let tree = self.workspace.tree();
         let mut words = new.command.into_iter();
         let usual = || std::env::var("SHELL").ok().filter(|shell| !shell.is_empty());
@@ -242,7 +246,7 @@ impl Shells {
     /// Hangs up on a shell and ends all that it started; it is forgotten.
     pub async fn close(&self, shell_id: &str) -> Result<(), Error> {
         let running = self.get(shell_id)?;
-        let scope = Scope::Part(running.part.clone());
+        let scope = Scope::Role(running.part.clone());
         self.hang_up(&running, scope.clone()).await;
         let ended = self.workspace.tree().end(scope, HANG_UP).await;
         ended.map_err(|source| Error::ShellRemains { source })?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-use piton_agentctl::tree::{Part, Program, Streams, Tree};
+use piton_agentctl::tree::{ProcessRole, Program, Streams, Tree};
 use piton_exec::leftovers::Mark;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Child;
@@ -43,7 +43,7 @@ pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// Starts a shell script as a part of the execution, and waits until it says `ready`.
-pub(crate) async fn start(tree: &Tree, part: Part, script: &str) -> Child {
+pub(crate) async fn start(tree: &Tree, part: ProcessRole, script: &str) -> Child {
     let command = vec!["sh".to_owned(), "-c".to_owned(), script.to_owned()];
     let mut child = tree
         .spawn(Program {

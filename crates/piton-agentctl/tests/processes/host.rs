@@ -8,7 +8,7 @@ use crate::common::{Marked, execution, marked, until};
 use piton_agent::{TerminalExit, TerminalOutput, TerminalSpec, ToolHost};
 use piton_agentctl::host::Host;
 use piton_agentctl::terminals::TERMINALS_MAX;
-use piton_agentctl::tree::{Part, Scope, Tree};
+use piton_agentctl::tree::{ProcessRole, Scope, Tree};
 use piton_agentctl::workspace::Workspace;
 use piton_core::Code;
 use tempfile::TempDir;
@@ -47,7 +47,7 @@ impl World {
     }
 
     fn count(&self, id: &str) -> usize {
-        self.tree.find(&Scope::Part(Part::Terminal(id.to_owned()))).unwrap().len()
+        self.tree.find(&Scope::Role(ProcessRole::Terminal(id.to_owned()))).unwrap().len()
     }
 
     async fn tidy(self) {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::common::{Marked, execution, marked, until};
-use piton_agentctl::tree::{Part, Scope, Tree};
+use piton_agentctl::tree::{ProcessRole, Scope, Tree};
 use piton_agentctl::workspace::Workspace;
 use piton_agentctl::workspace::shells::{SCROLLBACK_BYTES, ShellEvent, Shells};
 use piton_core::Code;
@@ -35,7 +35,7 @@ impl World {
     }
 
     fn count(&self, shell_id: &str) -> usize {
-        self.tree.find(&Scope::Part(Part::Shell(shell_id.to_owned()))).unwrap().len()
+        self.tree.find(&Scope::Role(ProcessRole::Shell(shell_id.to_owned()))).unwrap().len()
     }
 
     async fn tidy(self) {

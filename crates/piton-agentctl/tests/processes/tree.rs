@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::common::{self, Alone, execution, start, until};
-use piton_agentctl::tree::{Part, Scope, Tree, become_subreaper};
+use piton_agentctl::tree::{ProcessRole, Scope, Tree, become_subreaper};
 use piton_exec::leftovers::{self, cgroup, proc};
 
 const TERM: Duration = Duration::from_millis(500);
@@ -26,7 +26,7 @@ const DAEMON: &str = "(setsid sh -c 'exec sleep 300 </dev/null >/dev/null 2>&1' 
 async fn a_daemon_that_left_its_session_is_ended() {
     let _alone = alone();
     let tree = Tree::without_cgroup(&execution("daemon"));
-    let mut agent = start(&tree, Part::Agent, &format!("{DAEMON} echo ready")).await;
+    let mut agent = start(&tree, ProcessRole::Agent, &format!("{DAEMON} echo ready")).await;
     assert!(agent.wait().await.unwrap().success());
     until("only the daemon is left", || count(&tree, &Scope::Agent) == 1).await;
     let ended = tree.end(Scope::Agent, TERM).await.unwrap();
@@ -40,7 +40,7 @@ async fn an_orphan_without_environment_is_found_by_descent() {
     let _alone = alone();
     let tree = Tree::without_cgroup(&execution("bare"));
     let script = "(env -i setsid sleep 300 </dev/null >/dev/null 2>&1 &) ; echo ready";
-    let mut agent = start(&tree, Part::Agent, script).await;
+    let mut agent = start(&tree, ProcessRole::Agent, script).await;
     agent.wait().await.unwrap();
     until("it runs without the marker", || !leftovers::any(tree.mark()).unwrap()).await;
     assert_eq!(count(&tree, &Scope::Agent), 1);
@@ -59,7 +59,7 @@ async fn an_orphan_without_environment_is_found_by_its_cgroup() {
         return;
     }
     let script = "(env -i setsid sleep 300 </dev/null >/dev/null 2>&1 &) ; echo ready";
-    let mut agent = start(&tree, Part::Agent, script).await;
+    let mut agent = start(&tree, ProcessRole::Agent, script).await;
     agent.wait().await.unwrap();
     let has_marker = |pid| proc::variable(pid, "PITON_EXECUTION").is_some();
     until("it runs without the marker", || {
@@ -74,7 +74,7 @@ async fn an_orphan_without_environment_is_found_by_its_cgroup() {
     assert_eq!(ended.processes.len(), 1);
     assert_eq!(cgroup::locate(tree.mark()), []);
     // The next start makes the folder again.
-    start(&tree, Part::Agent, "echo ready; exec sleep 300").await;
+    start(&tree, ProcessRole::Agent, "echo ready; exec sleep 300").await;
     assert_eq!(cgroup::locate(tree.mark()).len(), 1);
     tree.end(Scope::All, TERM).await.unwrap();
     assert_eq!(cgroup::locate(tree.mark()), []);
@@ -85,17 +85,17 @@ async fn shells_stay_when_the_agent_ends() {
     let _alone = alone();
     for tree in [Tree::new(&execution("parts")), Tree::without_cgroup(&execution("parts2"))] {
         let script = format!("{DAEMON} echo ready; exec sleep 300");
-        let shell = Part::Shell("1".to_owned());
-        let terminal = Part::Terminal("1".to_owned());
+        let shell = ProcessRole::Shell("1".to_owned());
+        let terminal = ProcessRole::Terminal("1".to_owned());
         let mut children = Vec::new();
-        for part in [Part::Agent, shell.clone(), terminal.clone()] {
+        for part in [ProcessRole::Agent, shell.clone(), terminal.clone()] {
             children.push(start(&tree, part.clone(), &script).await);
-            until("the daemon runs", || count(&tree, &Scope::Part(part.clone())) == 2).await;
+            until("the daemon runs", || count(&tree, &Scope::Role(part.clone())) == 2).await;
         }
         assert_eq!(count(&tree, &Scope::All), 6);
         assert_eq!(tree.end(Scope::Agent, TERM).await.unwrap().processes.len(), 4);
-        assert_eq!(count(&tree, &Scope::Part(shell.clone())), 2);
-        assert_eq!(tree.end(Scope::Part(shell), TERM).await.unwrap().processes.len(), 2);
+        assert_eq!(count(&tree, &Scope::Role(shell.clone())), 2);
+        assert_eq!(tree.end(Scope::Role(shell), TERM).await.unwrap().processes.len(), 2);
         assert_eq!(count(&tree, &Scope::All), 0);
         tree.end(Scope::All, TERM).await.unwrap();
     }
@@ -108,7 +108,7 @@ async fn what_ignores_sigterm_and_respawns_is_killed() {
     let script = "trap '' TERM; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
         (trap 'setsid sleep 300 & setsid sleep 300 &' TERM; sleep 300; sleep 300) & done
         echo ready; while :; do sleep 300; done";
-    start(&tree, Part::Agent, script).await;
+    start(&tree, ProcessRole::Agent, script).await;
     let ended = tree.end(Scope::All, Duration::from_millis(100)).await.unwrap();
     assert!(ended.processes.len() >= 21 && !ended.killed.is_empty(), "{}", ended.processes.len());
     assert_eq!(count(&tree, &Scope::All), 0);
@@ -119,7 +119,7 @@ async fn what_ignores_sigterm_and_respawns_is_killed() {
 async fn orphans_are_reaped_and_exit_codes_are_kept() {
     let _alone = alone();
     let tree = Tree::without_cgroup(&execution("zombie"));
-    let mut agent = start(&tree, Part::Agent, "(sleep 0.1 &) ; echo ready; exit 7").await;
+    let mut agent = start(&tree, ProcessRole::Agent, "(sleep 0.1 &) ; echo ready; exit 7").await;
     let own = std::process::id();
     let zombies = || {
         let all = proc::all().unwrap();
@@ -131,7 +131,8 @@ async fn orphans_are_reaped_and_exit_codes_are_kept() {
     assert_eq!(agent.wait().await.unwrap().code(), Some(7));
     assert_eq!(zombies(), 0);
     let reaping = tokio::spawn(tree.clone().reap_always());
-    let mut agent = start(&tree, Part::Agent, "(sleep 0.1 &) ; (sleep 0.2 &) ; echo ready").await;
+    let mut agent =
+        start(&tree, ProcessRole::Agent, "(sleep 0.1 &) ; (sleep 0.2 &) ; echo ready").await;
     agent.wait().await.unwrap();
     until("nothing is left", || zombies() == 0 && count(&tree, &Scope::All) == 0).await;
     reaping.abort();
@@ -143,7 +144,7 @@ async fn another_execution_below_us_is_left_alone() {
     let _alone = alone();
     let tree = Tree::without_cgroup(&execution("outer"));
     let inner = Tree::without_cgroup(&execution("inner"));
-    let mut child = start(&inner, Part::Agent, "echo ready; exec sleep 300").await;
+    let mut child = start(&inner, ProcessRole::Agent, "echo ready; exec sleep 300").await;
     assert_eq!(tree.end(Scope::All, TERM).await.unwrap(), leftovers::Ended::default());
     assert!(child.try_wait().unwrap().is_none());
     inner.end(Scope::All, TERM).await.unwrap();
@@ -158,7 +159,7 @@ async fn a_program_that_is_not_there_leaves_nothing() {
         cwd: std::env::temp_dir(),
         env: Vec::new(),
         env_remove: Vec::new(),
-        part: Part::Agent,
+        part: ProcessRole::Agent,
         streams: piton_agentctl::tree::Streams::Piped,
     };
     assert_eq!(tree.spawn(program).unwrap_err().kind(), std::io::ErrorKind::NotFound);

@@ -137,7 +137,7 @@ impl Client {
         self.post(&of_session(session, "/resume"), &Empty {}).await
     }
 
-    /// Resumes and continues, or in another context than the agent's own.
+    /// ResumeSupport and continues, or in another context than the agent's own.
     pub async fn resume_with(
         &self,
         session: &SessionId,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use piton_core::event::{MessageUser, SessionCreated, SessionLeased};
-use piton_core::history::Gathering;
+use piton_core::history::HistoryBuilder;
 use piton_core::id::{BootId, SessionId};
 use piton_core::{NewRecord, Seq, Timestamp};
 use piton_store::{Batch, Detail, Durability, Guard, SqliteStore, Store, WritableRecords, sqlite};
@@ -189,7 +189,7 @@ pub(crate) fn measure(table: &mut Table) -> Result<()> {
 
 /// The history of a session with so many messages, as the runtime reads it.
 async fn text(store: &SqliteStore, session: &SessionId, last: Seq) -> Result<usize> {
-    let mut gathering = Gathering::default();
+    let mut gathering = HistoryBuilder::default();
     let mut end = last;
     while gathering.wants_more() && end > 0 {
         let after = end.saturating_sub(PAGE);

@@ -13,8 +13,8 @@ use piton_core::Code;
 use piton_core::decide::Removal;
 use piton_core::id::{RunId, SessionId, WaitId};
 use piton_runtime::{
-    ArchiveTarget, Archived, Caller, Engine, EngineOptions, Ids, Imported, IssuedResumeToken, Left,
-    Options,
+    ArchiveTarget, Archived, Caller, Engine, EngineOptions, Ids, Imported, IssuedResumeToken,
+    Options, WorktreeRemoval,
 };
 use piton_store::{BootGuard, BootLocks, Holder, OsEntropy, SecretText};
 
@@ -142,10 +142,10 @@ impl StoreBackend {
         let (forced, reason) = (how == Removal::DeleteForced, reason.map(str::to_owned));
         let deleted = self.engine.delete(&Caller::local(), session, forced, reason).await;
         Ok(match deleted.map_err(|error| self.named(error))?.worktree {
-            Some(Left::Kept { plan, why }) => {
+            Some(WorktreeRemoval::Kept { plan, why }) => {
                 Some(LeftWorktree { path: plan.path, because: why.to_string() })
             }
-            Some(Left::Removed(_)) | None => None,
+            Some(WorktreeRemoval::Removed(_)) | None => None,
         })
     }
 

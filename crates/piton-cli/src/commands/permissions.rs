@@ -1,7 +1,7 @@
 //! `piton permissions …`: the standing rules that answer permission requests.
 
 use clap::Subcommand;
-use piton_core::permission::{Action, PermissionRequest, Rule, Ruling, Subject};
+use piton_core::permission::{Action, PermissionRequest, Rule, RuleDecision, Subject};
 use serde_json::{Value, json};
 
 use crate::config::PermissionSettings;
@@ -172,7 +172,7 @@ fn question(args: &TestArgs) -> Value {
     })
 }
 
-fn reason(settings: &PermissionSettings, ruling: &Ruling) -> String {
+fn reason(settings: &PermissionSettings, ruling: &RuleDecision) -> String {
     let Some(number) = ruling.number else { return "no rule matches".to_owned() };
     let name = settings.rules.name(number);
     let origin = settings.origins.get(number - 1).map(ToString::to_string).unwrap_or_default();

@@ -12,7 +12,7 @@ use crate::event::{AgentConfigured, AgentUpdated, Fork, Seq};
 use crate::limits::{CHOICE_BYTES_MAX, CHOICES_MAX};
 
 pub use view::{
-    AgentView, ConfigOption, Named, NotOffered, PlanEntry, Selection, SlashCommand, Usage,
+    AgentView, ConfigOption, NamedChoice, NotOffered, PlanEntry, Selection, SlashCommand, Usage,
 };
 
 /// The value of a config option.

@@ -9,7 +9,7 @@ use crate::event::Fork;
 
 /// Something that can be chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedChoice {
     pub id: String,
     pub name: String,
     pub description: Option<String>,
@@ -19,7 +19,7 @@ pub struct Named {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     pub current: Option<String>,
-    pub available: Vec<Named>,
+    pub available: Vec<NamedChoice>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct ConfigOption {
     pub category: Option<String>,
     pub current: Option<ConfigValue>,
     /// What it can be; none for a switch.
-    pub values: Vec<Named>,
+    pub values: Vec<NamedChoice>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,14 +85,14 @@ fn list<'a>(value: Option<&'a Value>, key: &str) -> impl Iterator<Item = &'a Val
     value.and_then(|value| value.get(key)).and_then(Value::as_array).into_iter().flatten()
 }
 
-fn named(value: &Value, id: &str) -> Option<Named> {
+fn named(value: &Value, id: &str) -> Option<NamedChoice> {
     let id = text(value, id)?;
     let name = text(value, "name").unwrap_or_else(|| id.clone());
-    Some(Named { id, name, description: text(value, "description") })
+    Some(NamedChoice { id, name, description: text(value, "description") })
 }
 
 /// The values of a select option; they may be grouped.
-fn values(option: &Value) -> Vec<Named> {
+fn values(option: &Value) -> Vec<NamedChoice> {
     list(Some(option), "options")
         .flat_map(|part| {
             let group: Vec<_> = list(Some(part), "options").collect();
@@ -103,7 +103,7 @@ fn values(option: &Value) -> Vec<Named> {
 }
 
 fn config_option(value: &Value) -> Option<ConfigOption> {
-    let Named { id, name, description } = named(value, "id")?;
+    let NamedChoice { id, name, description } = named(value, "id")?;
     let current = value.get("currentValue").and_then(|current| match current {
         Value::Bool(on) => Some(ConfigValue::Bool(*on)),
         current => current.as_str().map(|text| ConfigValue::Text(text.to_owned())),

@@ -7,7 +7,9 @@ use crate::event::{Event, Seq};
 use crate::id::ExecutionId;
 use crate::reason::Reason;
 use crate::resume;
-use crate::state::{Agent, AgentStatus, AgentWait, Executor, ExecutorStatus, Promised, State};
+use crate::state::{
+    Agent, AgentStatus, AgentWait, Executor, ExecutorStatus, PromisedContext, State,
+};
 
 impl State {
     #[expect(clippy::too_many_lines, reason = "one arm for each kind of record")]
@@ -64,7 +66,7 @@ impl State {
                     && executor.execution_id == e.execution_id
                 {
                     let (strategy, history, note) = (e.strategy, e.history, e.interruption_summary);
-                    executor.promised = Some(Promised { strategy, history, note });
+                    executor.promised = Some(PromisedContext { strategy, history, note });
                     executor.expects_agent = executor.may_live();
                     // From now on it is the new start that fails or not.
                     if let Some(agent) = &mut self.facts.agent

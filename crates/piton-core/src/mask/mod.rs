@@ -48,7 +48,7 @@ pub(crate) use spelling::spellings;
 pub const REPLACEMENT: &str = "[masked]";
 
 /// Where in `_meta` of ACP's `initialize` the built-in agent is handed what it must not write: an
-/// object with `values` and `keys`, as in [`Given`]. Other agents get nothing of it.
+/// object with `values` and `keys`, as in [`MaskRules`]. Other agents get nothing of it.
 pub const META: &str = "piton.mask";
 
 /// Objects written as text inside strings inside objects: how far they are followed.
@@ -83,21 +83,21 @@ impl Default for Masker {
 
 /// The rules that a masker was made with.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Given {
+pub struct MaskRules {
     pub values: Vec<String>,
     pub keys: Vec<String>,
 }
 
 /// Nothing of a secret may reach a log line.
-impl fmt::Debug for Given {
+impl fmt::Debug for MaskRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Given({} values, {} keys)", self.values.len(), self.keys.len())
+        write!(f, "MaskRules({} values, {} keys)", self.values.len(), self.keys.len())
     }
 }
 
 /// What a masker with more secrets came to.
 #[derive(Clone, Debug)]
-pub struct Learned {
+pub struct MaskerUpdate {
     pub masker: Masker,
     /// How many of the oldest learned values had to be forgotten.
     pub forgotten: usize,
@@ -136,8 +136,8 @@ impl Masker {
 
     /// What was given, for another process that is to mask by the same rules. Secrets: they travel by
     /// descriptor or pipe only.
-    pub fn given(&self) -> Given {
-        Given {
+    pub fn given(&self) -> MaskRules {
+        MaskRules {
             values: self.given.iter().map(|value| (**value).to_owned()).collect(),
             keys: self.keys.globs(),
         }
@@ -163,7 +163,7 @@ impl Masker {
     pub fn learn(
         &self,
         values: impl IntoIterator<Item = impl AsRef<str>>,
-    ) -> Result<Learned, TooMuch> {
+    ) -> Result<MaskerUpdate, TooMuch> {
         let mut masker = self.clone();
         for value in values {
             if let Some(value) = learnable(value.as_ref()).filter(|value| !masker.knows(value)) {
@@ -182,7 +182,7 @@ impl Masker {
         let given = masker.given.iter().map(|value| &**value);
         let values = given.chain(masker.learned.iter().map(|value| &**value));
         masker.search = Search::new(values).map_err(TooMuch)?.map(Arc::new);
-        Ok(Learned { masker, forgotten })
+        Ok(MaskerUpdate { masker, forgotten })
     }
 
     /// The values of excluded keys in a record that are not known yet.

@@ -20,7 +20,7 @@ const SHOWN_PART: usize = 4;
 pub(super) enum Rest {
     None,
     /// It may, if more comes.
-    Unsure,
+    AskReason,
     Until(usize),
 }
 
@@ -150,7 +150,7 @@ impl Search {
                 let same = rest.iter().zip(text).take_while(|(a, b)| a == b).count();
                 let unfinished = same == text.len() && same < rest.len();
                 if unfinished && more == More::MayCome {
-                    return Rest::Unsure;
+                    return Rest::AskReason;
                 }
                 if (unfinished || same == rest.len()) && same * SHOWN_PART > spelling.len() {
                     end = end.max(same);

@@ -138,7 +138,7 @@ impl StreamMasker {
         if self.before != Before::Seen && !self.held.is_empty() {
             match search.as_deref().map_or(Rest::None, |s| s.rest_of_one(&self.held, more)) {
                 Rest::None => {}
-                Rest::Unsure => return out,
+                Rest::AskReason => return out,
                 Rest::Until(end) => {
                     if !(self.given_masked && self.given_out > 0) {
                         out.push_str(REPLACEMENT);

@@ -124,7 +124,7 @@ fn excluded_keys_are_found_in_objects_that_are_text() {
 fn the_oldest_learned_values_make_room_and_given_ones_stay() {
     let masker = masker(&["given-value"]);
     let values: Vec<_> = (0..MASK_LEARNED_MAX + 3).map(|i| format!("learned-{i:04}")).collect();
-    let Learned { masker, forgotten } = masker.learn(&values).unwrap();
+    let MaskerUpdate { masker, forgotten } = masker.learn(&values).unwrap();
     assert_eq!(forgotten, 3);
     assert_eq!(masker.text("given-value learned-0002"), "[masked] learned-0002");
     assert_eq!(masker.text("learned-0003"), "[masked]");
@@ -248,7 +248,7 @@ fn plain_values_under_excluded_keys_teach_nothing() {
 #[test]
 fn what_is_learned_is_limited_in_bytes() {
     let value = |i: usize| format!("{i:04}-{}", "x".repeat(1_000));
-    let Learned { masker, forgotten } = masker(&[]).learn((0..100).map(value)).unwrap();
+    let MaskerUpdate { masker, forgotten } = masker(&[]).learn((0..100).map(value)).unwrap();
     assert!(forgotten > 0);
     assert!(masker.bytes() <= 64 * 1024, "{}", masker.bytes());
     assert_eq!(masker.text(&value(99)), REPLACEMENT);

@@ -11,4 +11,4 @@ mod rules;
 
 pub use request::{Diff, Location, PermissionOption, PermissionRequest, normal_answer};
 pub(crate) use request::{capped, option_id};
-pub use rules::{Action, InvalidRule, Rule, Rules, Ruling, Subject, Unsure};
+pub use rules::{Action, AskReason, InvalidRule, Rule, RuleDecision, Rules, Subject};

@@ -95,7 +95,7 @@ pub struct Subject<'a> {
 /// Why a request is asked though a rule would allow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Unsure {
+pub enum AskReason {
     /// A part of the request is missing.
     Truncated,
     /// The command, or where a path lies, cannot be told for sure.
@@ -106,7 +106,7 @@ pub enum Unsure {
     NoOption,
 }
 
-impl Unsure {
+impl AskReason {
     pub fn sentence(self) -> &'static str {
         match self {
             Self::Truncated => "a part of the request is missing",
@@ -122,12 +122,12 @@ impl Unsure {
 
 /// What the rules say of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ruling {
+pub struct RuleDecision {
     pub action: Action,
     /// Which rule decided, counted from 1; `None`: none matches.
     pub number: Option<usize>,
     /// Why this rule did not allow it.
-    pub unsure: Option<Unsure>,
+    pub unsure: Option<AskReason>,
     /// The option that answers the request; `None`: it is asked.
     pub option_id: Option<String>,
 }
@@ -178,7 +178,7 @@ impl Rules {
     }
 
     /// Decides about a request. Pure: the same rules and the same request give the same ruling.
-    pub fn decide(&self, subject: &Subject<'_>) -> Ruling {
+    pub fn decide(&self, subject: &Subject<'_>) -> RuleDecision {
         let applies = |rule: &&(usize, &Rule)| rule.1.applies_to(subject);
         let numbered: Vec<(usize, &Rule)> =
             self.0.iter().enumerate().map(|(at, rule)| (at + 1, rule)).collect();
@@ -188,28 +188,30 @@ impl Rules {
             if let Some((number, _)) =
                 of_action.into_iter().find(|(_, rule)| rule.matches_some(subject))
             {
-                return Ruling::by(*number, action, None).with_option(subject.request);
+                return RuleDecision::by(*number, action, None).with_option(subject.request);
             }
         }
         let mut held = None;
         for (number, rule) in relevant.iter().filter(|(_, rule)| rule.action == Action::Allow) {
             match rule.matches_all(subject) {
                 Ok(true) => {
-                    return Ruling::by(*number, Action::Allow, None).with_option(subject.request);
+                    return RuleDecision::by(*number, Action::Allow, None)
+                        .with_option(subject.request);
                 }
                 Ok(false) => {}
                 Err(unsure) => {
-                    held.get_or_insert(Ruling::by(*number, Action::Ask, Some(unsure)));
+                    held.get_or_insert(RuleDecision::by(*number, Action::Ask, Some(unsure)));
                 }
             }
         }
-        let asked = Ruling { action: Action::Ask, number: None, unsure: None, option_id: None };
+        let asked =
+            RuleDecision { action: Action::Ask, number: None, unsure: None, option_id: None };
         held.unwrap_or(asked)
     }
 }
 
-impl Ruling {
-    fn by(number: usize, action: Action, unsure: Option<Unsure>) -> Self {
+impl RuleDecision {
+    fn by(number: usize, action: Action, unsure: Option<AskReason>) -> Self {
         Self { action, number: Some(number), unsure, option_id: None }
     }
 
@@ -224,7 +226,7 @@ impl Ruling {
             self.option_id = Some(option.option_id.clone());
         } else {
             self.action = Action::Ask;
-            self.unsure = Some(Unsure::NoOption);
+            self.unsure = Some(AskReason::NoOption);
         }
         self
     }
@@ -275,7 +277,7 @@ impl Rule {
 
     /// For `allow`: whether the whole request is meant; an error if that cannot be told, or the
     /// request cannot be trusted to be what it seems.
-    fn matches_all(&self, subject: &Subject<'_>) -> Result<bool, Unsure> {
+    fn matches_all(&self, subject: &Subject<'_>) -> Result<bool, AskReason> {
         let request = subject.request;
         if !self.is_tool(request) {
             return Ok(false);
@@ -289,11 +291,11 @@ impl Rule {
         if let Some(pattern) = &self.command {
             let Some(command) = &request.command else { return Ok(false) };
             if command.len() > COMMAND_BYTES_MAX {
-                return Err(Unsure::Unreadable);
+                return Err(AskReason::Unreadable);
             }
             if !matches(pattern, command, |c| !command::is_operator(c)) {
                 let seems = matches(pattern, command, |_| true);
-                return if seems { Err(Unsure::Compound) } else { Ok(false) };
+                return if seems { Err(AskReason::Compound) } else { Ok(false) };
             }
         }
         if let Some(pattern) = &self.path {
@@ -308,8 +310,8 @@ impl Rule {
         }
         match (request.missing_bytes, is_readable) {
             (0, true) => Ok(true),
-            (0, false) => Err(Unsure::Unreadable),
-            _ => Err(Unsure::Truncated),
+            (0, false) => Err(AskReason::Unreadable),
+            _ => Err(AskReason::Truncated),
         }
     }
 }
@@ -369,7 +371,7 @@ mod tests {
         request(&json!({"title": "Run", "kind": "execute", "rawInput": {"command": line}}))
     }
 
-    fn ruling(rules: &[Rule], request: &PermissionRequest) -> Ruling {
+    fn ruling(rules: &[Rule], request: &PermissionRequest) -> RuleDecision {
         let rules = Rules::new(rules.to_vec()).unwrap();
         rules.decide(&Subject { request, agent: Some("codex"), folder: Some("/w") })
     }
@@ -404,7 +406,7 @@ mod tests {
             let ruling = ruling(&rules, &runs(line));
             assert_eq!(
                 (ruling.action, ruling.unsure),
-                (Action::Ask, Some(Unsure::Compound)),
+                (Action::Ask, Some(AskReason::Compound)),
                 "{line}"
             );
             assert_eq!(ruling.option_id, None);
@@ -443,9 +445,9 @@ mod tests {
         let mut always = runs("ls");
         always.options.retain(|option| option.kind.as_deref() == Some("allow_always"));
         let held = ruling(&allow, &always);
-        assert_eq!((held.action, held.unsure), (Action::Ask, Some(Unsure::NoOption)));
+        assert_eq!((held.action, held.unsure), (Action::Ask, Some(AskReason::NoOption)));
         let held = ruling(&[command(Action::Deny, "ls")], &always);
-        assert_eq!((held.action, held.unsure), (Action::Ask, Some(Unsure::NoOption)));
+        assert_eq!((held.action, held.unsure), (Action::Ask, Some(AskReason::NoOption)));
     }
 
     #[test]
@@ -499,9 +501,9 @@ mod tests {
         let rules = [allow, deny];
         let mut cut = runs("ls");
         cut.missing_bytes = 1;
-        assert_eq!(ruling(&rules, &cut).unsure, Some(Unsure::Truncated));
+        assert_eq!(ruling(&rules, &cut).unsure, Some(AskReason::Truncated));
         let unseen = request(&json!({"kind": "execute", "title": "ls"}));
-        assert_eq!(ruling(&rules, &unseen).unsure, Some(Unsure::Unreadable));
+        assert_eq!(ruling(&rules, &unseen).unsure, Some(AskReason::Unreadable));
         let titled = request(&json!({"kind": "execute", "title": "`rm x`"}));
         assert_eq!(action(&rules, &titled), Action::Deny);
         let mut cut = runs("rm x");

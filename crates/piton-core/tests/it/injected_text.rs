@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper of tests")]
 
 use crate::common::at;
-use piton_core::history::Gathering;
+use piton_core::history::HistoryBuilder;
 use piton_core::interruption::Activity;
 use piton_core::interruption_summary::{self, Findings, Stat, Truth};
 use piton_core::limits::{HISTORY_CHARS_MAX, HISTORY_ITEMS_MAX};
@@ -50,7 +50,7 @@ fn result(seq: u64, id: &str, status: &str, result: &Value) -> Record {
 
 /// Gathers in pages, from the newest to the oldest, as a reader of the log does.
 fn injected(records: &[Record], page: usize, request: &str) -> (Option<String>, usize) {
-    let mut gathering = Gathering::default();
+    let mut gathering = HistoryBuilder::default();
     let mut pages = 0;
     let mut rest = records;
     while gathering.wants_more() && !rest.is_empty() {

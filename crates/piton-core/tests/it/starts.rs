@@ -9,11 +9,11 @@ use piton_core::resume::{self, Abilities, AfterFailure, Context, Strategy};
 use piton_core::spool::{Fact, OpenedAs, SessionCapabilities};
 use piton_core::state::State;
 use piton_core::status::{Name, WireState};
-use piton_core::trail::Trail;
+use piton_core::status_cursor::StatusCursor;
 
 /// The states that a client sees, one for each change.
 fn wire_states(world: &World) -> Vec<WireState> {
-    let mut trail = Trail::new(State::default());
+    let mut trail = StatusCursor::new(State::default());
     let mut states = Vec::new();
     for record in &world.log {
         let state = trail.pass(record).after.name.wire();

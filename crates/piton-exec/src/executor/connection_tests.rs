@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
 use super::{At, Connections, Fault};
-use crate::executor::{Address, Error, Executor, Found, LaunchSpec, Located, Result};
+use crate::executor::{Address, Error, Executor, LaunchSpec, ListedExecution, Located, Result};
 use crate::protocol::{Act, AgentHealth, Command, Health, PROTOCOL, SpoolHealth};
 
 /// An executor whose agentctl is a socket.
@@ -36,7 +36,7 @@ impl Executor for OneSocket {
         Box::pin(std::future::ready(Err(Fault::unreachable("not in this test"))))
     }
 
-    fn list(&self) -> BoxFuture<'_, Result<Vec<Found>>> {
+    fn list(&self) -> BoxFuture<'_, Result<Vec<ListedExecution>>> {
         unused()
     }
 

@@ -23,7 +23,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::Instant;
 
 use crate::client::alive;
-use crate::executor::{Connections, Error, Executor, Fault, Found, LaunchSpec, Located, Result};
+use crate::executor::{
+    Connections, Error, Executor, Fault, LaunchSpec, ListedExecution, Located, Result,
+};
 use crate::leftovers::{self, Mark};
 use crate::protocol::files;
 
@@ -218,9 +220,9 @@ impl Executor for Standalone {
         Box::pin(async { Ok(self.launch_now(spec).await?) })
     }
 
-    fn list(&self) -> BoxFuture<'_, Result<Vec<Found>>> {
+    fn list(&self) -> BoxFuture<'_, Result<Vec<ListedExecution>>> {
         Box::pin(async {
-            let found = |(session, execution)| Found { session, execution };
+            let found = |(session, execution)| ListedExecution { session, execution };
             Ok(ExecutionFolder::all(&self.data)?.into_iter().map(found).collect())
         })
     }

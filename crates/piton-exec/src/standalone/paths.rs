@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
+use piton_core::file_permissions::Exposure;
 use piton_core::id::{ExecutionId, SessionId};
-use piton_core::permissions::Exposure;
 
 use crate::executor::{Address, Error, Located, Result};
 use crate::leftovers::Mark;

@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use piton_core::permissions::Exposure;
+use piton_core::file_permissions::Exposure;
 use tokio::sync::Mutex;
 
 use super::paths::ExecutionFolder;

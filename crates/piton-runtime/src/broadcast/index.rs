@@ -87,11 +87,11 @@ pub struct IndexReader<E> {
 }
 
 /// An entry of the index as it is shown; cheap to clone.
-pub trait Shown: Clone + Debug + PartialEq + Send + Sync + 'static {}
+pub trait IndexItem: Clone + Debug + PartialEq + Send + Sync + 'static {}
 
-impl<E: Clone + Debug + PartialEq + Send + Sync + 'static> Shown for E {}
+impl<E: Clone + Debug + PartialEq + Send + Sync + 'static> IndexItem for E {}
 
-impl<E: Shown> Board<E> {
+impl<E: IndexItem> Board<E> {
     fn new(sender: broadcast::Sender<IndexEvent<E>>) -> Self {
         let (sessions, tasks) = (BTreeMap::new(), TaskBoard::default());
         Self { sessions, truncated: false, tasks, sender, over: false }
@@ -124,7 +124,7 @@ impl<E: Shown> Board<E> {
     }
 }
 
-impl<E: Shown> Shared<E> {
+impl<E: IndexItem> Shared<E> {
     /// The sessions as they are, and what comes after exactly that.
     fn subscribe(&self) -> (IndexEvent<E>, broadcast::Receiver<IndexEvent<E>>) {
         let board = lock(&self.board);
@@ -132,7 +132,7 @@ impl<E: Shown> Shared<E> {
     }
 }
 
-impl<E: Shown> Index<E> {
+impl<E: IndexItem> Index<E> {
     pub fn new(view: View, metadata: MetadataLog, render: fn(&Listed) -> E) -> Self {
         Self { view, metadata, render, shared: Mutex::default() }
     }
@@ -174,7 +174,7 @@ impl<E: Shown> Index<E> {
     }
 }
 
-impl<E: Shown> IndexReader<E> {
+impl<E: IndexItem> IndexReader<E> {
     /// The next event; the first one is the whole list. `None`: no further one comes. Safe to cancel.
     pub async fn next(&mut self) -> Option<IndexEvent<E>> {
         if let Some(listing) = self.listing.take() {
@@ -214,7 +214,7 @@ struct Follower<E> {
     board: Arc<Mutex<Board<E>>>,
 }
 
-impl<E: Shown> Follower<E> {
+impl<E: IndexItem> Follower<E> {
     /// Until the board has no reader.
     async fn keep_up(self, mut changes: Changes) {
         loop {

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use piton_core::planted::{self, Bug};
-use piton_core::trail::Trail;
+use piton_core::status_cursor::StatusCursor;
 use piton_core::{Content, Record, Seq};
 
-use super::{Chunk, Part, Rendered};
+use super::{Chunk, ChunkPart, Rendered};
 
 /// Records at the end of the log that are kept, by number and by weight. What is rendered of them
 /// weighs a few times as much.
@@ -48,7 +48,7 @@ pub(super) struct Kept<R> {
     /// By the seq before their first record.
     behind: BTreeMap<Seq, Arc<Chunk<R>>>,
     behind_bytes: usize,
-    trails: BTreeMap<Seq, Trail>,
+    trails: BTreeMap<Seq, StatusCursor>,
     redactions: u64,
     /// Why the log is not followed any more.
     pub(super) over: Option<piton_store::Error>,
@@ -94,7 +94,7 @@ impl<R: Rendered> Kept<R> {
     }
 
     /// What comes after a position; `None` if that is not kept.
-    pub(super) fn after(&self, after: Seq) -> Option<Vec<Part<R>>> {
+    pub(super) fn after(&self, after: Seq) -> Option<Vec<ChunkPart<R>>> {
         if after < self.before {
             return None;
         }
@@ -107,7 +107,7 @@ impl<R: Rendered> Kept<R> {
             }
             let had = (after + 1).saturating_sub(chunk.first());
             let skip = usize::try_from(had).unwrap_or(usize::MAX);
-            parts.push(Part { chunk: Arc::clone(chunk), skip });
+            parts.push(ChunkPart { chunk: Arc::clone(chunk), skip });
         }
         Some(parts)
     }
@@ -123,7 +123,7 @@ impl<R: Rendered> Kept<R> {
     }
 
     /// The state at a position, if it is kept; it belongs to the reader that reads from there.
-    pub(super) fn take_trail(&mut self, after: Seq) -> Option<Trail> {
+    pub(super) fn take_trail(&mut self, after: Seq) -> Option<StatusCursor> {
         self.trails.remove(&after)
     }
 
@@ -133,7 +133,7 @@ impl<R: Rendered> Kept<R> {
         ticket: Ticket,
         after: Seq,
         chunk: &Arc<Chunk<R>>,
-        trail: Trail,
+        trail: StatusCursor,
     ) {
         self.trails.insert(trail.position(), trail);
         while self.trails.len() > TRAILS_MAX {

@@ -16,7 +16,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use piton_core::id::{SessionId, TaskId};
-use piton_core::trail::{Trail, Transition};
+use piton_core::status_cursor::{StatusCursor, Transition};
 use piton_core::{Record, Seq, State};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -61,7 +61,7 @@ pub struct Entry {
 
 impl<R: Rendered> Chunk<R> {
     /// `None` without records.
-    fn new(trail: &mut Trail, records: Vec<Record>) -> Option<Self> {
+    fn new(trail: &mut StatusCursor, records: Vec<Record>) -> Option<Self> {
         if records.is_empty() {
             return None;
         }
@@ -84,12 +84,12 @@ impl<R: Rendered> Chunk<R> {
 
 /// What a reader is given of a chunk: all of it, or its end.
 #[derive(Debug)]
-pub struct Part<R> {
+pub struct ChunkPart<R> {
     chunk: Arc<Chunk<R>>,
     skip: usize,
 }
 
-impl<R> Part<R> {
+impl<R> ChunkPart<R> {
     pub fn entries(&self) -> &[Entry] {
         &self.chunk.entries[self.skip..]
     }
@@ -204,7 +204,7 @@ async fn follow<R: Rendered>(
     kept: Arc<Mutex<Kept<R>>>,
     changed: watch::Sender<()>,
 ) {
-    let mut statuses = Trail::new(state);
+    let mut statuses = StatusCursor::new(state);
     loop {
         let over = match tail.next().await {
             Ok(records) => {
@@ -239,7 +239,7 @@ impl<R: Rendered> Reader<R> {
 
     /// The next records; waits until there are some. An error ends the reader: the log was deleted,
     /// or cannot be read. Safe to cancel.
-    pub async fn next(&mut self) -> Result<Vec<Part<R>>> {
+    pub async fn next(&mut self) -> Result<Vec<ChunkPart<R>>> {
         loop {
             self.changed.borrow_and_update();
             let (parts, over) = {
@@ -255,13 +255,13 @@ impl<R: Rendered> Reader<R> {
                 }
                 (None, _) => {
                     let chunk = self.read_behind().await?;
-                    return Ok(self.given(vec![Part { chunk, skip: 0 }]));
+                    return Ok(self.given(vec![ChunkPart { chunk, skip: 0 }]));
                 }
             }
         }
     }
 
-    fn given(&mut self, parts: Vec<Part<R>>) -> Vec<Part<R>> {
+    fn given(&mut self, parts: Vec<ChunkPart<R>>) -> Vec<ChunkPart<R>> {
         self.after = parts.last().map_or(self.after, |part| part.chunk.last());
         parts
     }
@@ -281,7 +281,7 @@ impl<R: Rendered> Reader<R> {
             trail
         } else {
             let store = self.view.store();
-            Trail::new(piton_store::load_at(&**store, &owner.session, self.after).await?)
+            StatusCursor::new(piton_store::load_at(&**store, &owner.session, self.after).await?)
         };
         let records = self.view.records(&owner.session, self.after, READ_RECORDS).await?;
         let chunk = Chunk::new(&mut trail, records).ok_or_else(|| not_found(&owner.session))?;

@@ -9,7 +9,7 @@ use piton_store::{
 
 use super::kept::{BEHIND_BYTES_MAX, KEPT_RECORDS_MAX};
 use super::*;
-use crate::world::SystemClock;
+use crate::interfaces::SystemClock;
 
 fn of(event: impl Into<Event>) -> NewRecord {
     NewRecord::new(Timestamp::from_millis(1), event)
@@ -28,15 +28,16 @@ fn redacted(target_seq: Seq) -> NewRecord {
 fn chunk(first: Seq, records: &[NewRecord]) -> Chunk<()> {
     let state = State { last_seq: first - 1, ..State::default() };
     let records = (first..).zip(records).map(|(seq, record)| record.at(seq)).collect();
-    Chunk::new(&mut Trail::new(state), records).unwrap()
+    Chunk::new(&mut StatusCursor::new(state), records).unwrap()
 }
 
-fn trail(at: Seq) -> Trail {
-    Trail::new(State { last_seq: at, ..State::default() })
+fn trail(at: Seq) -> StatusCursor {
+    StatusCursor::new(State { last_seq: at, ..State::default() })
 }
 
 fn given(kept: &Kept<()>, after: Seq) -> Option<Vec<Seq>> {
-    let seqs = |part: &Part<()>| part.entries().iter().map(|e| e.record.seq).collect::<Vec<_>>();
+    let seqs =
+        |part: &ChunkPart<()>| part.entries().iter().map(|e| e.record.seq).collect::<Vec<_>>();
     kept.after(after).map(|parts| parts.iter().flat_map(seqs).collect())
 }
 

@@ -47,6 +47,7 @@ use tokio::task::JoinSet;
 
 use crate::error::{Error, Result};
 use crate::executions::Executions;
+use crate::interfaces::{Clock, Ids};
 use crate::metadata::MetadataLog;
 use crate::offline::OfflineWriter;
 use crate::service::{Handle, Options, Service};
@@ -54,7 +55,6 @@ use crate::session::Ack;
 use crate::settings::Settings;
 use crate::view::View;
 use crate::worktrees::Worktrees;
-use crate::world::{Clock, Ids};
 
 pub use access_tokens::{IssuedToken, NewAccessToken};
 pub use agent_sessions::ForkSpec;

@@ -13,7 +13,7 @@ use super::{Caller, Engine, Writer};
 use crate::error::{Error, Result};
 use crate::redaction::{self, Redacted};
 use crate::removal::{Archived, Imported};
-use crate::worktrees::Left;
+use crate::worktrees::WorktreeRemoval;
 
 const REASON_BYTES_MAX: usize = 1_024;
 
@@ -21,7 +21,7 @@ const REASON_BYTES_MAX: usize = 1_024;
 #[derive(Debug)]
 pub struct Deleted {
     pub session: SessionId,
-    pub worktree: Option<Left>,
+    pub worktree: Option<WorktreeRemoval>,
 }
 
 /// Where an archived session's bundle goes, and how it is closed.
@@ -85,10 +85,13 @@ impl Engine {
                 let how = if forced { Removal::DeleteForced } else { Removal::Delete };
                 writer.delete(session, how, reason).await?;
                 let there = worktree.filter(|w| !matches!(w.stage, Stage::Removed { .. }));
-                there.map(|there| Left::Kept { plan: there.plan, why: Error::ServerRequired })
+                there.map(|there| WorktreeRemoval::Kept {
+                    plan: there.plan,
+                    why: Error::ServerRequired,
+                })
             }
         };
-        if let (Some(Left::Kept { plan, .. }), false) = (&worktree, self.is_offline()) {
+        if let (Some(WorktreeRemoval::Kept { plan, .. }), false) = (&worktree, self.is_offline()) {
             self.audit(caller, "worktrees.leave", plan.path.clone()).await?;
         }
         Ok(Deleted { session: session.clone(), worktree })

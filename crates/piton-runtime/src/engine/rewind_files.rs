@@ -191,7 +191,7 @@ pub(super) async fn look(
             file_change(step.path(), kind)
         };
         let changes: Vec<FileChange> = steps.iter().map(change).collect();
-        let taken = snapshot::Taken {
+        let taken = snapshot::SavedSnapshot {
             id: safety,
             unchanged: false,
             files: now.tree.nodes.len(),

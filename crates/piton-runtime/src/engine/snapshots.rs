@@ -17,7 +17,7 @@ use piton_core::decide::{
 use piton_core::id::{RunId, SessionId};
 use piton_store::{BoxFuture, Store};
 use piton_workspace::snapshot::tree::ObjectId;
-use piton_workspace::snapshot::{self, Repository, SkipReason, SnapshotKey, Taken};
+use piton_workspace::snapshot::{self, Repository, SavedSnapshot, SkipReason, SnapshotKey};
 use serde_json::{Value, json};
 use tokio::sync::OwnedMutexGuard;
 
@@ -25,9 +25,9 @@ use super::snapshot_flush::FlushSignal;
 use super::start_plan::StartPlans;
 use crate::error::{Error, Result};
 use crate::executions::Executions;
+use crate::interfaces::TurnSnapshots;
 use crate::service::Handle;
 use crate::settings::SnapshotSettings;
-use crate::world::TurnSnapshots;
 
 /// The executor whose workspaces are on this machine.
 const LOCAL_RUNTIME: &str = "standalone";
@@ -627,7 +627,7 @@ pub(super) fn named<'a>(paths: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
     paths.take(PATHS_NAMED_MAX).map(text).collect()
 }
 
-pub(super) fn described(taken: &Taken) -> TakenSnapshot {
+pub(super) fn described(taken: &SavedSnapshot) -> TakenSnapshot {
     let reason = |reason: SkipReason| match reason {
         SkipReason::TooLarge => "too_large",
         SkipReason::NestedRepository => "nested_repository",

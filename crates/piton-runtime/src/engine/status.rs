@@ -8,7 +8,7 @@ use piton_core::overview::Overview;
 
 use super::{Engine, Writer};
 use crate::error::Result;
-use crate::world::Driver as _;
+use crate::interfaces::Driver as _;
 
 /// Everything about how a session stands.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use piton_store::{Finding, Query, Select, Verification};
 use super::sessions::page_limit;
 use super::{ArchiveTarget, Caller, Engine};
 use crate::error::{Error, Result};
-use crate::retention::{Due, Retention, due};
+use crate::retention::{DueRemoval, Retention, due};
 
 /// Logs that one request verifies, unless it says otherwise.
 const VERIFIED: usize = 20;
@@ -27,7 +27,7 @@ pub struct VerifiedPage {
 /// What became of a session that was due.
 #[derive(Debug)]
 pub struct Pruned {
-    pub due: Due,
+    pub due: DueRemoval,
     /// `None`: it was only asked what is due.
     pub outcome: Option<Result<()>>,
 }
@@ -91,7 +91,7 @@ impl Engine {
         Ok((pruned, more))
     }
 
-    async fn remove_due(&self, caller: &Caller, due: &Due) -> Result<()> {
+    async fn remove_due(&self, caller: &Caller, due: &DueRemoval) -> Result<()> {
         if due.removal == Removal::Archive {
             return self.archive(caller, &due.session, ArchiveTarget::default()).await.map(drop);
         }

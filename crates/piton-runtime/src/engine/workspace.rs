@@ -20,7 +20,7 @@ use serde_json::json;
 use super::requests::{Request, audited};
 use super::{AffectedRun, Caller, Engine, Fulfilled};
 use crate::error::{Error, Result};
-use crate::worktrees::Cleaned;
+use crate::worktrees::CleanupResult;
 
 /// Columns and rows that a terminal may have.
 const TERMINAL_SIDE_MAX: u16 = 1_000;
@@ -231,7 +231,7 @@ impl Engine {
         caller: &Caller,
         session: &SessionId,
         force: Force,
-    ) -> Result<Cleaned> {
+    ) -> Result<CleanupResult> {
         let cleaned = self.running()?.worktrees.clean_up(session, force).await?;
         if force == Force::Yes && cleaned.changed {
             self.audit(caller, "worktrees.force", cleaned.plan.path.clone()).await?;

@@ -15,8 +15,8 @@ use serde_json::Value;
 
 use super::Executions;
 use crate::error::{Error, Result};
+use crate::interfaces::{Driver, EffectJob, Executors};
 use crate::supervisor::Wake;
-use crate::world::{Driver, EffectJob, Executors};
 
 /// The prompt for an agent that continues an interrupted run, or begins a run that has no prompt.
 pub(super) const CONTINUE_PROMPT: &str = "Continue where you left off.";

@@ -4,7 +4,7 @@
 
 use piton_core::decide::Command;
 
-use piton_exec::executor::Found;
+use piton_exec::executor::ListedExecution;
 
 use super::Executions;
 use crate::error::Result;
@@ -12,8 +12,12 @@ use crate::service::Handle;
 
 impl Executions {
     /// Ends an execution that is not its session's any more.
-    pub(crate) async fn end_leftover(&self, handle: &Handle, found: &Found) -> Result<()> {
-        let Found { session, execution } = found;
+    pub(crate) async fn end_leftover(
+        &self,
+        handle: &Handle,
+        found: &ListedExecution,
+    ) -> Result<()> {
+        let ListedExecution { session, execution } = found;
         let Some(head) = self.0.store.head(session).await? else {
             // Its session was deleted, and with it the key to speak to it.
             return Ok(self.0.executor.purge(found).await?);

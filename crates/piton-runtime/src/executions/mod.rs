@@ -23,7 +23,9 @@ use piton_core::spool::Spool;
 use piton_core::state::{AgentStatus, Executor, ExecutorStatus};
 use piton_core::{Code, Seq, State, Timestamp};
 use piton_exec::client::Client;
-use piton_exec::executor::{self, At, EntryStream, Fault, Found, LaunchOptions, LaunchSpec};
+use piton_exec::executor::{
+    self, At, EntryStream, Fault, LaunchOptions, LaunchSpec, ListedExecution,
+};
 use piton_exec::protocol::{self, Act, Limits, Start};
 use piton_store::Store;
 use tokio::sync::Notify;
@@ -186,7 +188,7 @@ impl Executions {
     }
 
     /// Every execution that is there, dead or alive.
-    pub(crate) async fn list(&self) -> Vec<Found> {
+    pub(crate) async fn list(&self) -> Vec<ListedExecution> {
         let listed = self.0.executor.list().await;
         let listed = listed.inspect_err(|error| tracing::warn!(%error, "executions not listed"));
         listed.unwrap_or_default()

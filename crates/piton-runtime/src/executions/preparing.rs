@@ -7,7 +7,7 @@ use piton_core::content::{BLOCKS_MAX, Block, BlockKind};
 use piton_core::decide::{Command, Prepare};
 use piton_core::event::{Event, Seq};
 use piton_core::graph::Segment;
-use piton_core::history::Gathering;
+use piton_core::history::HistoryBuilder;
 use piton_core::id::{CallId, MessageId, SessionId};
 use piton_core::interruption_summary::{self, Findings, Stat, Truth};
 use piton_core::limits::PAYLOAD_BYTES_MAX;
@@ -25,8 +25,8 @@ use serde_json::Value;
 use super::Executions;
 use super::driving::CONTINUE_PROMPT;
 use crate::error::{Error, Result};
+use crate::interfaces::EffectJob;
 use crate::service::Handle;
-use crate::world::EffectJob;
 
 /// Records that are read at once.
 const PAGE_RECORDS: u64 = 256;
@@ -176,9 +176,9 @@ impl Executions {
         session: &SessionId,
         before: Seq,
         segments: Option<&[Segment]>,
-    ) -> Result<Gathering> {
+    ) -> Result<HistoryBuilder> {
         let limits = self.handle().await?.settings().limits.history;
-        let mut gathering = Gathering::new(limits);
+        let mut gathering = HistoryBuilder::new(limits);
         let mut end = before - 1;
         while gathering.wants_more() && end > 0 {
             let after = end.saturating_sub(PAGE_RECORDS);

@@ -8,7 +8,7 @@ use piton_store::Detail;
 
 use super::Session;
 use crate::env::Env;
-use crate::world::EffectJob;
+use crate::interfaces::EffectJob;
 
 /// A run's first message stands at most so many records before its beginning.
 const MESSAGE_BEFORE_MAX: u64 = 128;

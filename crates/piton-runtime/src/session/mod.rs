@@ -21,16 +21,16 @@ use piton_core::id::{RunId, SessionId};
 use piton_core::planted::{self, Bug};
 use piton_core::state::{Effect, Executor, PROJECTOR_VERSION, Phase};
 use piton_core::{NewRecord, Seq, State, supervise};
-use piton_store::{Appended, BoxFuture, Durability, Masked, Position, Snapshot};
+use piton_store::{Appended, BoxFuture, Durability, MaskedRecords, Position, Snapshot};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::counts::RunChange;
 use crate::env::Env;
 use crate::error::{Error, Result};
+use crate::interfaces::EffectJob;
 use crate::messages::{Cut, Messages};
 use crate::redaction;
 use crate::supervisor::Wake;
-use crate::tally::RunChange;
-use crate::world::EffectJob;
 use effects::message_of;
 
 pub(crate) use removing::{Archive, Remove, removal_note};
@@ -456,7 +456,7 @@ impl Session {
         let expected = self.state.last_seq;
         // What is folded, written and delivered to readers is masked.
         let masked = self.env.writer.mask(&self.id, expected, records);
-        let Masked { records, originals } = match masked {
+        let MaskedRecords { records, originals } = match masked {
             Ok(masked) => masked,
             Err(error) => return self.refuse(reply, error.into()),
         };
@@ -528,7 +528,7 @@ impl Session {
                 }
             }
             if !done.happened.is_empty() {
-                self.env.tally.add(done.happened);
+                self.env.run_counter.add(done.happened);
             }
             if self.state.facts.restore.is_some() {
                 self.env.turns.restore_open(&self.id);

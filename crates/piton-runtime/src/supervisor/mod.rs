@@ -31,9 +31,9 @@ pub use sessions::{Outcome, Recovered};
 
 use crate::error::{Error, Result};
 use crate::executions::Executions;
+use crate::interfaces::Executors;
 use crate::service::Handle;
 use crate::settings::LiveSettings;
-use crate::world::Executors;
 use boot_starts::BootStarts;
 use task::Supervisor;
 

@@ -16,7 +16,8 @@ use piton_core::mask::Masker;
 use piton_core::resume::{Abilities, AgentRestart, Policy};
 use piton_core::spool::{Pos, Spool};
 use piton_exec::executor::{
-    At, Drained, EntryStream, Executor, Fault, Found, LaunchOptions, LaunchSpec, Located, Result,
+    At, Drained, EntryStream, Executor, Fault, LaunchOptions, LaunchSpec, ListedExecution, Located,
+    Result,
 };
 use piton_exec::protocol::{Command, Frame, Reply, Start};
 use piton_runtime::{
@@ -99,11 +100,10 @@ impl Executor for Fake {
         ready(Ok(()))
     }
 
-    fn list(&self) -> BoxFuture<'_, Result<Vec<Found>>> {
+    fn list(&self) -> BoxFuture<'_, Result<Vec<ListedExecution>>> {
         let executions = self.0.executions.lock().unwrap();
-        let found = |(execution, (session, _)): (&ExecutionId, &(SessionId, bool))| Found {
-            session: session.clone(),
-            execution: execution.clone(),
+        let found = |(execution, (session, _)): (&ExecutionId, &(SessionId, bool))| {
+            ListedExecution { session: session.clone(), execution: execution.clone() }
         };
         ready(Ok(executions.iter().map(found).collect()))
     }
@@ -145,7 +145,7 @@ impl Executor for Fake {
         ready(Ok(()))
     }
 
-    fn purge<'a>(&'a self, found: &'a Found) -> BoxFuture<'a, Result<(), Fault>> {
+    fn purge<'a>(&'a self, found: &'a ListedExecution) -> BoxFuture<'a, Result<(), Fault>> {
         self.0.executions.lock().unwrap().remove(&found.execution);
         self.0.purged.lock().unwrap().push(found.execution.clone());
         ready(Ok(()))

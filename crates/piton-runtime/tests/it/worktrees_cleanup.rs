@@ -10,7 +10,7 @@ use piton_core::decide::Command;
 use piton_core::event::{ExecutorReady, ExecutorStarting, Outcome};
 use piton_core::id::SessionId;
 use piton_core::worktree::{Stage, WorktreePlan};
-use piton_runtime::{Error, Left};
+use piton_runtime::{Error, WorktreeRemoval};
 use piton_workspace::worktree::Force;
 
 use crate::repo::{Rig, commit, git, works};
@@ -254,11 +254,11 @@ async fn deletion_leaves_what_is_not_clean() {
     let (used, used_path, _) = rig.prepared("sess_used").await;
     let handle = &rig.process.handle;
     let left = rig.worktrees.leave(&clean).await.unwrap();
-    assert!(matches!(left, Some(Left::Removed(_))) && !clean_path.exists(), "{left:?}");
+    assert!(matches!(left, Some(WorktreeRemoval::Removed(_))) && !clean_path.exists(), "{left:?}");
     assert!(rig.worktrees.leave(&clean).await.unwrap().is_none());
 
     fs::write(dirty_path.join("x"), "x").unwrap();
-    let Some(Left::Kept { why, .. }) = rig.worktrees.leave(&dirty).await.unwrap() else {
+    let Some(WorktreeRemoval::Kept { why, .. }) = rig.worktrees.leave(&dirty).await.unwrap() else {
         panic!("kept")
     };
     assert!(why.code() == Code::WorktreeDirty && dirty_path.exists());
@@ -269,7 +269,7 @@ async fn deletion_leaves_what_is_not_clean() {
     for event in [starting.into(), ExecutorReady { execution_id }.into()] {
         handle.execute(&used, Command::Observe { event, message: None }).await.unwrap();
     }
-    let Some(Left::Kept { why, .. }) = rig.worktrees.leave(&used).await.unwrap() else {
+    let Some(WorktreeRemoval::Kept { why, .. }) = rig.worktrees.leave(&used).await.unwrap() else {
         panic!("kept")
     };
     assert!(why.code() == Code::ExecutorAlive && used_path.exists());

@@ -7,7 +7,7 @@ use piton_api::problem::Problem as Document;
 use piton_api::session::SessionDeleted;
 use piton_api::worktree::{CleanupQuery, Worktree, WorktreeCleanup};
 use piton_core::id::SessionId;
-use piton_runtime::{Cleaned, Left};
+use piton_runtime::{CleanupResult, WorktreeRemoval};
 use piton_workspace::worktree::Force;
 
 use crate::app::App;
@@ -15,10 +15,10 @@ use crate::extract::{Controller, Params, Path};
 use crate::problem::{Problem, Result};
 
 /// Spells what became of a deleted session's worktree.
-pub(super) fn left(session: &SessionId, left: Left) -> SessionDeleted {
+pub(super) fn left(session: &SessionId, left: WorktreeRemoval) -> SessionDeleted {
     let (plan, because) = match left {
-        Left::Removed(cleaned) => (cleaned.plan, None),
-        Left::Kept { plan, why } => {
+        WorktreeRemoval::Removed(cleaned) => (cleaned.plan, None),
+        WorktreeRemoval::Kept { plan, why } => {
             let problem = Problem::from(why);
             let detail = problem.detail.map_or_else(String::new, |detail| format!(": {detail}"));
             (plan, Some(format!("{}{detail}", problem.title)))
@@ -48,7 +48,7 @@ pub(crate) async fn clean_up(
     let session = SessionId::from_user(&session)?;
     let force = if how.force.unwrap_or(false) { Force::Yes } else { Force::No };
     let cleaned = app.engine().clean_up_worktree(&caller, &session, force).await?;
-    let Cleaned { plan, kept_branch, changed } = cleaned;
+    let CleanupResult { plan, kept_branch, changed } = cleaned;
     Ok(Json(WorktreeCleanup {
         session_id: session.clone(),
         worktree_path: plan.path,

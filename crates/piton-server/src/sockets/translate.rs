@@ -11,7 +11,7 @@ use piton_api::socket_event::{
 use piton_core::event::Event;
 use piton_core::reason::Reason;
 use piton_core::status::Name;
-use piton_core::trail::{Derived, Transition};
+use piton_core::status_cursor::{Derived, Transition};
 use piton_core::{PromptContent, Record};
 use piton_runtime::broadcast::{Entry, Owner};
 use serde_json::Value;
@@ -206,7 +206,7 @@ impl Translating<'_> {
 #[cfg(test)]
 mod tests {
     use piton_core::Seq;
-    use piton_core::trail::Trail;
+    use piton_core::status_cursor::StatusCursor;
     use serde_json::{Map, json};
 
     use super::*;
@@ -254,11 +254,11 @@ mod tests {
         (1..).zip(lines).map(|(seq, line)| record(seq, line)).collect()
     }
 
-    fn trail(after: usize) -> Trail {
-        Trail::new(piton_core::fold::replay(&life()[..after]).unwrap())
+    fn trail(after: usize) -> StatusCursor {
+        StatusCursor::new(piton_core::fold::replay(&life()[..after]).unwrap())
     }
 
-    fn frame(records: &[Record], mut trail: Trail) -> Vec<Frame> {
+    fn frame(records: &[Record], mut trail: StatusCursor) -> Vec<Frame> {
         let owner = Owner { session: "s".parse().unwrap(), task: Some("task_1".parse().unwrap()) };
         let entries = records.iter().map(|record| {
             let transition = trail.pass(record);

@@ -13,7 +13,7 @@ use piton_core::access::{Bearer, Scope};
 use piton_core::decide::{Command, Probe};
 use piton_core::event::Event;
 use piton_core::id::{BootId, ExecutionId, SessionId};
-use piton_exec::executor::{Error, Executor, Fault, Found, LaunchSpec, Located};
+use piton_exec::executor::{Error, Executor, Fault, LaunchSpec, ListedExecution, Located};
 use piton_runtime::{
     Clock, Engine, EngineOptions, Handle, Ids, Options, RunningEngine, SystemClock,
 };
@@ -58,7 +58,7 @@ impl Executor for ScriptedExecutor {
         ready(Err(Fault::unreachable(self.fault)))
     }
 
-    fn list(&self) -> BoxFuture<'_, Result<Vec<Found>, Error>> {
+    fn list(&self) -> BoxFuture<'_, Result<Vec<ListedExecution>, Error>> {
         ready(Ok(Vec::new()))
     }
 

@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
 use piton_core::event::SessionRegistered;
+use piton_core::expected_sessions::ExpectedSessions;
 use piton_core::id::SessionId;
-use piton_core::roster::Roster;
 use piton_core::{NewRecord, Seq};
 
 use super::{Error, PAGE_RECORDS};
@@ -63,8 +63,8 @@ pub async fn convert(
 }
 
 /// What a store's metadata log lists.
-async fn roster(store: &dyn Store) -> Result<Roster> {
-    let (mut roster, mut last) = (Roster::default(), 0);
+async fn roster(store: &dyn Store) -> Result<ExpectedSessions> {
+    let (mut roster, mut last) = (ExpectedSessions::default(), 0);
     loop {
         let page =
             store.read(&SessionId::metadata_log(), last, PAGE_RECORDS, Detail::Headers).await?;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use piton_core::expected_sessions::ExpectedSessions;
 use piton_core::id::SessionId;
-use piton_core::roster::Roster;
 use piton_core::{Code, event};
 
 use super::{Driver, Harness, of, said, session};
@@ -13,7 +13,7 @@ use crate::writer::WritableRecords;
 /// What the metadata log lists.
 async fn listed(store: &Arc<dyn Store>) -> Vec<String> {
     let records = store.read(&SessionId::metadata_log(), 0, 1_000, Detail::Headers).await.unwrap();
-    let mut roster = Roster::default();
+    let mut roster = ExpectedSessions::default();
     for record in &records {
         roster.apply(&record.event().unwrap());
     }

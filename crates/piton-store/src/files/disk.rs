@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use piton_core::permissions::Exposure;
+use piton_core::file_permissions::Exposure;
 
 /// The files of one data folder. Paths lie in it.
 pub trait Disk: Send + Sync + fmt::Debug + 'static {

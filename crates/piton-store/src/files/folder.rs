@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use piton_core::expected_sessions::ExpectedSessions;
 use piton_core::id::{SessionId, TokenId};
-use piton_core::roster::Roster;
 use piton_core::{Seq, chain, token};
 
 use super::append::Staged;
@@ -59,7 +59,7 @@ pub(super) struct Logs {
     /// Logs that are not there, though something beside them says that they were.
     pub(super) lost: BTreeSet<SessionId>,
     /// What the metadata log lists.
-    pub(super) roster: Roster,
+    pub(super) roster: ExpectedSessions,
     /// Durable logs that it does not list yet.
     pub(super) unregistered: BTreeSet<SessionId>,
 }

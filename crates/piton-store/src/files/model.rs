@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use piton_core::permissions::Exposure;
+use piton_core::file_permissions::Exposure;
 
 use super::disk::{Disk, DiskFile, Entry};
 

@@ -7,8 +7,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use piton_core::file_permissions::Exposure;
 use piton_core::id::SessionId;
-use piton_core::permissions::Exposure;
 use piton_core::{Event, Seq, Timestamp, chain};
 
 use super::Access;

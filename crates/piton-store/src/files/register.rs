@@ -6,9 +6,9 @@
 use std::path::Path;
 
 use piton_core::event::{AnchorsRecreated, SessionRegistered};
+use piton_core::expected_sessions::ExpectedSessions;
 use piton_core::id::SessionId;
 use piton_core::limits::BATCH_RECORDS_MAX;
-use piton_core::roster::Roster;
 use piton_core::{NewRecord, Seq, Timestamp, chain};
 
 use super::Access;
@@ -24,8 +24,8 @@ use crate::writer::WritableRecords;
 
 impl Folder {
     /// What a metadata log lists, up to its first damaged line.
-    pub(super) fn fold_roster(&self, log: &Log) -> Roster {
-        let mut roster = Roster::default();
+    pub(super) fn fold_roster(&self, log: &Log) -> ExpectedSessions {
+        let mut roster = ExpectedSessions::default();
         let Ok(file) = self.disk.open(&self.log_path(&log.session)) else { return roster };
         let (end, key) = (log.end.bytes, log.key.clone());
         let mut scanner = Scanner::from_start(file, end, key, log.form, 0, chain::GENESIS);
@@ -44,7 +44,7 @@ impl Folder {
             let logs = self.logs();
             logs.by_id.get(&metadata).filter(|log| log.form == Form::Native).cloned()
         };
-        let gone = |roster: &Roster| -> Vec<SessionId> {
+        let gone = |roster: &ExpectedSessions| -> Vec<SessionId> {
             let logs = self.logs();
             let gone = roster.iter().filter(|session| !logs.by_id.contains_key(*session));
             gone.cloned().collect()
@@ -147,7 +147,7 @@ impl Folder {
 
     /// Whether a log's anchor must be there.
     #[expect(clippy::unused_self, reason = "beside those that ask")]
-    pub(super) fn needs_anchor(&self, roster: &Roster, log: &Log) -> bool {
+    pub(super) fn needs_anchor(&self, roster: &ExpectedSessions, log: &Log) -> bool {
         log.form == Form::Native && (roster.contains(&log.session) || log.session.is_metadata_log())
     }
 

@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 
 use piton_core::event::SessionRegistered;
+use piton_core::expected_sessions::ExpectedSessions;
 use piton_core::id::{BootId, SessionId, TokenId};
 use piton_core::planted::{self, Bug};
-use piton_core::roster::Roster;
 use piton_core::state::Lease;
 use piton_core::{Content, Event, NewRecord, Record, Seq, State, chain, token};
 
@@ -263,7 +263,7 @@ impl Disk {
 
     /// Sessions that the metadata log lists and that are not there.
     pub(super) fn missing(&self) -> Vec<SessionId> {
-        let mut roster = Roster::default();
+        let mut roster = ExpectedSessions::default();
         let metadata = self.logs.get(&SessionId::metadata_log());
         for line in metadata.iter().flat_map(|log| &log.lines[..log.flushed]) {
             if let Ok(event) = line.record.event() {

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use piton_core::event::AnchorsRecreated;
+use piton_core::expected_sessions::ExpectedSessions;
 use piton_core::id::SessionId;
 use piton_core::limits::SEQ_MAX;
-use piton_core::roster::Roster;
 use piton_core::{Event, NewRecord};
 use rusqlite::Connection;
 
@@ -65,7 +65,7 @@ impl Reader {
     /// Sessions that the metadata log lists and that are gone. Those that have an anchor are named
     /// among the logs.
     fn missing(&self, metadata: i64) -> Result<Vec<Finding>> {
-        let mut roster = Roster::default();
+        let mut roster = ExpectedSessions::default();
         let mut select = self.conn.prepare_cached(&LISTINGS).map_err(|e| self.failed(e))?;
         let range = (rid(metadata, 0), rid(metadata, SEQ_MAX + 1));
         let mut rows = select.query(range).map_err(|e| self.failed(e))?;

@@ -15,7 +15,7 @@ use piton_core::id::{ExecutionId, SessionId};
 use piton_core::spool::{Entry, Pos, Spool};
 use piton_exec::client::Client;
 use piton_exec::executor::{
-    At, Drained, EntryStream, Error, Executor, Fault, Found, LaunchSpec, Located,
+    At, Drained, EntryStream, Error, Executor, Fault, LaunchSpec, ListedExecution, Located,
 };
 use piton_exec::protocol::{Act, Command, Frame, Reply};
 
@@ -340,7 +340,7 @@ impl Executor for Remote {
         self.forget(execution)
     }
 
-    fn purge<'a>(&'a self, found: &'a Found) -> BoxFuture<'a, Result<(), Fault>> {
+    fn purge<'a>(&'a self, found: &'a ListedExecution) -> BoxFuture<'a, Result<(), Fault>> {
         let remote = self.clone();
         Box::pin(async move {
             remote.step().await;
@@ -355,13 +355,13 @@ impl Executor for Remote {
         Box::pin(async { Ok(()) })
     }
 
-    fn list(&self) -> BoxFuture<'_, Result<Vec<Found>, Error>> {
+    fn list(&self) -> BoxFuture<'_, Result<Vec<ListedExecution>, Error>> {
         let remote = self.clone();
         Box::pin(async move {
             remote.step().await;
             let fleet = remote.world.fleet();
             let there = fleet.machines.iter().filter(|(_, machine)| !machine.is_forgotten);
-            let found = |(execution, machine): (&ExecutionId, &Machine)| Found {
+            let found = |(execution, machine): (&ExecutionId, &Machine)| ListedExecution {
                 session: machine.session.clone(),
                 execution: execution.clone(),
             };

@@ -6,7 +6,7 @@ use super::tidy::{assert_none, extension, findings, texts};
 const DECLARES: &[&str] =
     &["fn", "struct", "enum", "mod", "const", "static", "type", "trait", "let", "mut"];
 
-/// Words of no standard and no other project; `CONTRIBUTING.md` names the words to use.
+/// ErrorPattern of no standard and no other project; `CONTRIBUTING.md` names the words to use.
 const REFUSED: &[&str] = &[
     "told",
     "owed",
@@ -175,7 +175,7 @@ fn predicates_return_bool_and_change_nothing() {
     assert_none(&findings(&sources, wrong_predicates), "Predicates that are none");
 }
 
-/// Words of the requirements that this was built from; nothing in the tree needs them to be read.
+/// ErrorPattern of the requirements that this was built from; nothing in the tree needs them to be read.
 fn seeds(text: &str) -> Vec<String> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     let named = |line: &&str| {

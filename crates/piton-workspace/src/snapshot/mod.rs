@@ -130,7 +130,7 @@ pub struct Snapshot {
 
 /// A snapshot that was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct SavedSnapshot {
     pub id: ObjectId,
     /// The workspace is as the last snapshot has it.
     pub unchanged: bool,
@@ -201,7 +201,11 @@ impl Repository {
 
     /// Takes a snapshot, which is on the disk when this returns. `also` are paths that are taken though
     /// ignore rules leave them out, beside the files that git tracks.
-    pub fn take(&mut self, workspace: &FsPath, also: &BTreeSet<Path>) -> Result<Taken, Error> {
+    pub fn take(
+        &mut self,
+        workspace: &FsPath,
+        also: &BTreeSet<Path>,
+    ) -> Result<SavedSnapshot, Error> {
         let _shared = self.lock_workspace(workspace, Share::WithOthers)?;
         self.take_with_tree(workspace, also).map(|(taken, _)| taken)
     }
@@ -212,7 +216,7 @@ impl Repository {
         &mut self,
         workspace: &FsPath,
         also: &BTreeSet<Path>,
-    ) -> Result<Taken, Error> {
+    ) -> Result<SavedSnapshot, Error> {
         let _shared = self.lock_workspace(workspace, Share::WithOthers)?;
         self.take_in_memory(workspace, also).map(|(taken, _)| taken)
     }
@@ -237,7 +241,7 @@ impl Repository {
         &mut self,
         workspace: &FsPath,
         also: &BTreeSet<Path>,
-    ) -> Result<(Taken, Tree), Error> {
+    ) -> Result<(SavedSnapshot, Tree), Error> {
         let taken = self.take_in_memory(workspace, also)?;
         self.flush()?;
         Ok(taken)
@@ -247,7 +251,7 @@ impl Repository {
         &mut self,
         workspace: &FsPath,
         also: &BTreeSet<Path>,
-    ) -> Result<(Taken, Tree), Error> {
+    ) -> Result<(SavedSnapshot, Tree), Error> {
         let cache = self.cache.take();
         let mut cache = cache.unwrap_or_else(|| Cache::load(&self.cache_path()));
         let last = cache.last;
@@ -267,7 +271,7 @@ impl Repository {
         cache.last = Some(id);
         self.cache = Some(cache);
         let unchanged = last == Some(id);
-        Ok((Taken { id, unchanged, files, skipped: found.skipped }, found.tree))
+        Ok((SavedSnapshot { id, unchanged, files, skipped: found.skipped }, found.tree))
     }
 
     /// Only after what the cache speaks of is on the disk.

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use piton_core::id::SessionId;
 use piton_core::planted::{self, Bug};
-use piton_core::worktree::{self, Seen, Worktree, WorktreePlan, judge};
+use piton_core::worktree::{self, Worktree, WorktreeFacts, WorktreePlan, judge};
 use piton_core::{Code, Reason};
 
 pub use losses::Losses;
@@ -190,19 +190,19 @@ impl Worktrees {
     }
 
     /// What the disk says.
-    pub async fn look(&self, plan: &WorktreePlan) -> Result<Seen> {
+    pub async fn look(&self, plan: &WorktreePlan) -> Result<WorktreeFacts> {
         let repository = Path::new(&plan.repository);
         if !repository.is_dir() {
-            return Ok(Seen::default());
+            return Ok(WorktreeFacts::default());
         }
         let git = self.git.at(repository);
         let entries = match entries(&git).await {
             Ok(entries) => entries,
-            Err(error) if error.is_no_repository() => return Ok(Seen::default()),
+            Err(error) if error.is_no_repository() => return Ok(WorktreeFacts::default()),
             Err(error) => return Err(error.into()),
         };
         let entry = entries.iter().find(|entry| entry.path == plan.path);
-        Ok(Seen {
+        Ok(WorktreeFacts {
             repository: true,
             folder: Path::new(&plan.path).join(".git").is_file(),
             registered: entry.is_some(),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use piton_workspace::snapshot::tree::{Node, ObjectId, Selection, changes};
 use piton_workspace::snapshot::{
-    Error, Force, Limits, Repository, Restored, SkipReason, SnapshotKey, Taken,
+    Error, Force, Limits, Repository, Restored, SavedSnapshot, SkipReason, SnapshotKey,
 };
 
 struct World {
@@ -45,7 +45,7 @@ impl World {
         fs::write(path, text).unwrap();
     }
 
-    fn take(&self) -> Taken {
+    fn take(&self) -> SavedSnapshot {
         self.open().take(&self.workspace, &BTreeSet::new()).unwrap()
     }
 
@@ -495,7 +495,7 @@ fn a_cut_off_restore_survives_pruning_and_keeps_later_edits() {
 
 impl World {
     /// A snapshot whose flush a power failure came before; says where the pack ended without it.
-    fn take_unflushed(&self) -> (Taken, usize) {
+    fn take_unflushed(&self) -> (SavedSnapshot, usize) {
         let pack = self.repository.join("pack");
         let flushed = fs::metadata(&pack).map_or(0, |found| usize::try_from(found.len()).unwrap());
         let taken = self.open().take_unflushed(&self.workspace, &BTreeSet::new()).unwrap();

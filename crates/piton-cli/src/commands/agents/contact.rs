@@ -12,7 +12,7 @@ use piton_agent::profiles::Profile;
 use piton_agent::{
     HostError, Journal, JournalClosed, TerminalExit, TerminalOutput, TerminalSpec, ToolHost,
 };
-use piton_agentctl::tree::{self, Part, Program, Scope, Streams, Tree};
+use piton_agentctl::tree::{self, ProcessRole, Program, Scope, Streams, Tree};
 use piton_core::Code;
 use piton_core::id::{CallId, ExecutionId, MessageId, WaitId};
 use piton_core::mask::Masker;
@@ -221,7 +221,7 @@ impl ProbeFolder {
             cwd: self.folder.path().to_owned(),
             env: profile.env.clone(),
             env_remove: profile.env_remove.clone(),
-            part: Part::Agent,
+            part: ProcessRole::Agent,
             streams: Streams::Piped,
         })
     }

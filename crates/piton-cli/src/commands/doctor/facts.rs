@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use piton_api::server::ServerInfo;
 use piton_core::{Code, Timestamp};
-use piton_exec::executor::{Executor as _, Found};
+use piton_exec::executor::{Executor as _, ListedExecution};
 use piton_exec::leftovers::{self, Mark};
 use piton_exec::protocol::files;
 use piton_exec::standalone::Standalone;
@@ -242,7 +242,7 @@ fn agents(cx: &Context) -> Vec<AgentFact> {
 async fn executions(data: &Path) -> Executions {
     let standalone = Standalone::new(data, PathBuf::new(), Vec::new());
     let mut counted = Executions::default();
-    for Found { execution, .. } in standalone.list().await.unwrap_or_default() {
+    for ListedExecution { execution, .. } in standalone.list().await.unwrap_or_default() {
         let folder = data.join("run").join(execution.as_str());
         let lock = File::open(folder.join(files::LOCK));
         // Shared, so that two who ask do not take each other for the holder.

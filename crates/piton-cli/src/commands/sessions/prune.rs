@@ -6,7 +6,7 @@ use piton_api::graph::PruneCheckpointsRequest;
 use piton_core::decide::Removal;
 use piton_core::graph::KEEP_COUNT_DEFAULT;
 use piton_graph::checkpoints;
-use piton_runtime::{Due, Retention, View, due};
+use piton_runtime::{DueRemoval, Retention, View, due};
 use piton_store::{Query, Row, Select};
 use serde_json::json;
 
@@ -107,7 +107,7 @@ async fn carry_out(
     ui: &mut Ui,
     backend: &SessionBackend,
     archive: &Archive,
-    due: &Due,
+    due: &DueRemoval,
 ) -> Result<()> {
     if due.removal == Removal::Archive {
         return archive.add(ui, backend, &due.session).await;
@@ -118,7 +118,7 @@ async fn carry_out(
 
 /// What is due, with its row. All of it is found before anything is removed: a page that begins
 /// behind a session that is gone would be another page.
-async fn all_due(view: &View, retention: Retention) -> Result<Vec<(Due, Row)>> {
+async fn all_due(view: &View, retention: Retention) -> Result<Vec<(DueRemoval, Row)>> {
     let mut found = Vec::new();
     let mut after = None;
     loop {
@@ -135,8 +135,9 @@ async fn all_due(view: &View, retention: Retention) -> Result<Vec<(Due, Row)>> {
     }
 }
 
-fn print(ui: &mut Ui, view: &View, found: &[(Due, Row)]) -> Result<()> {
-    let word = |due: &Due| if due.removal == Removal::Archive { "archive" } else { "delete" };
+fn print(ui: &mut Ui, view: &View, found: &[(DueRemoval, Row)]) -> Result<()> {
+    let word =
+        |due: &DueRemoval| if due.removal == Removal::Archive { "archive" } else { "delete" };
     if ui.json {
         for (due, row) in found {
             let active_at = row.summary.info.active_at;

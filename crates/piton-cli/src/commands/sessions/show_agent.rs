@@ -79,14 +79,14 @@ pub(super) fn facts(view: &AgentView) -> Vec<(&'static str, String)> {
 
 #[cfg(test)]
 mod tests {
-    use piton_core::agent_view::{Named, PlanEntry, Usage};
+    use piton_core::agent_view::{NamedChoice, PlanEntry, Usage};
 
     use super::*;
 
     #[test]
     fn only_what_the_agent_reported_is_shown() {
         assert_eq!(facts(&AgentView::default()), []);
-        let named = |id: &str| Named { id: id.into(), name: id.into(), description: None };
+        let named = |id: &str| NamedChoice { id: id.into(), name: id.into(), description: None };
         let entry = |status: &str| PlanEntry {
             content: "x".into(),
             status: Some(status.into()),

@@ -7,7 +7,7 @@ use piton_core::decide::{Command, Verdict};
 use piton_core::id::ExecutionId;
 use piton_core::resume::{self, AgentRestart};
 use piton_core::supervise;
-use piton_exec::executor::Found;
+use piton_exec::executor::ListedExecution;
 use tokio::time::Instant;
 
 use super::{JobDone, LOOK_AGAIN, Next, Supervisor};
@@ -96,10 +96,10 @@ impl Supervisor {
         }
         let (handle, session) = (self.handle.clone(), self.session.clone());
         self.jobs.push(Box::pin(async move {
-            let found = Found { session, execution };
+            let found = ListedExecution { session, execution };
             executions.launched(&found.execution).await;
             if let Err(error) = executions.end_leftover(&handle, &found).await {
-                let Found { session, execution } = &found;
+                let ListedExecution { session, execution } = &found;
                 tracing::warn!(%session, %execution, code = %error.code(), %error, "a leftover execution was not ended");
             }
             JobDone::Leftover(found.execution)

@@ -18,7 +18,7 @@ use piton_core::spool::{
 };
 use piton_exec::client::Client;
 use piton_exec::executor::{
-    At, Drained, EntryStream, Error, Executor, Fault, Found, LaunchSpec, Located,
+    At, Drained, EntryStream, Error, Executor, Fault, LaunchSpec, ListedExecution, Located,
 };
 use piton_exec::protocol::{Act, Command, Frame, Problem, Reply, Start, Withdrawn};
 use piton_runtime::{Clock as _, SystemClock};
@@ -515,7 +515,7 @@ impl Executor for Fleet {
         })
     }
 
-    fn list(&self) -> BoxFuture<'_, Result<Vec<Found>, Error>> {
+    fn list(&self) -> BoxFuture<'_, Result<Vec<ListedExecution>, Error>> {
         ready(Ok(Vec::new()))
     }
 
@@ -563,7 +563,7 @@ impl Executor for Fleet {
         ready(Ok(()))
     }
 
-    fn purge<'a>(&'a self, found: &'a Found) -> BoxFuture<'a, Result<(), Fault>> {
+    fn purge<'a>(&'a self, found: &'a ListedExecution) -> BoxFuture<'a, Result<(), Fault>> {
         self.change(|machines| machines.by_id.remove(&found.execution));
         ready(Ok(()))
     }

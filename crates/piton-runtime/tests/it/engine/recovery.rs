@@ -8,7 +8,7 @@ use piton_core::decide::Command;
 use piton_core::resume::{AgentRestart, ContinueRun, StartContext};
 use piton_core::state::{AgentStatus, ExecutorStatus, Run};
 use piton_core::status::WireState;
-use piton_core::trail::Trail;
+use piton_core::status_cursor::StatusCursor;
 use piton_runtime::SessionReport;
 
 use super::agentctl::HANG;
@@ -329,7 +329,7 @@ async fn a_start_shows_no_other_state_in_between() {
         until(&boot.engine, &session, is_stopped).await;
     }
     let records = boot.engine.view().records(&session, 0, 1_000).await.unwrap();
-    let mut trail = Trail::new(State::default());
+    let mut trail = StatusCursor::new(State::default());
     let mut states = vec![WireState::WaitingForInput];
     for record in &records {
         let state = trail.pass(record).after.name.wire();

@@ -107,7 +107,7 @@ impl World {
     }
 }
 
-/// Resumes, and continues the interrupted run.
+/// ResumeSupport, and continues the interrupted run.
 pub(crate) const CONTINUE: ResumeSpec =
     ResumeSpec { continue_run: Some(true), context: StartContext::Native };
 

@@ -36,12 +36,12 @@ impl Transition {
 
 /// A position in a log, and the status there.
 #[derive(Clone, Debug)]
-pub struct Trail {
+pub struct StatusCursor {
     state: State,
     status: Derived,
 }
 
-impl Trail {
+impl StatusCursor {
     /// Continues after a state's last record.
     pub fn new(state: State) -> Self {
         let status = derive(&state);
@@ -112,7 +112,7 @@ mod tests {
     fn it_is_the_status_of_the_folded_state() {
         let log = log();
         for from in 0..=log.len() {
-            let mut trail = Trail::new(crate::fold::replay(&log[..from]).unwrap());
+            let mut trail = StatusCursor::new(crate::fold::replay(&log[..from]).unwrap());
             for at in from..log.len() {
                 let expected = |to: usize| derive(&crate::fold::replay(&log[..to]).unwrap());
                 let transition = trail.pass(&log[at]);
@@ -121,7 +121,7 @@ mod tests {
                 assert_eq!(trail.position(), log[at].seq);
             }
         }
-        let mut trail = Trail::new(State::default());
+        let mut trail = StatusCursor::new(State::default());
         let changed: Vec<Seq> =
             log.iter().filter(|record| trail.pass(record).is_change()).map(|r| r.seq).collect();
         assert!(changed.contains(&2) && changed.contains(&7), "{changed:?}");

@@ -70,7 +70,7 @@ pub struct Counts {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Tally(Mutex<Inner>);
+pub(crate) struct RunCounter(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -116,7 +116,7 @@ impl RunChange {
     }
 }
 
-impl Tally {
+impl RunCounter {
     pub(crate) fn counts(&self) -> Counts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).counts.clone()
     }
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn runs_that_continue_are_counted_with_the_time_it_took_and_their_end() {
-        let tally = Tally::default();
+        let run_counter = RunCounter::default();
         let at = Timestamp::from_millis;
         let run: RunId = "run_1".parse().unwrap();
         let (doing, reason) = (RunActivity::Tool, Reason::ProcessExit);
@@ -183,9 +183,9 @@ mod tests {
         let resumed = |millis| RunChange::Resumed { run_id: run.clone(), reason, at: at(millis) };
         let ended = || RunChange::Ended { run_id: run.clone(), outcome: Outcome::Completed };
         // An end that no resumption came before says nothing about resuming.
-        tally.add([ended(), interrupted(1_000), resumed(1_400), interrupted(2_000)]);
-        tally.add([resumed(4_000), ended(), ended(), resumed(9_000), RunChange::Reattached]);
-        let counts = tally.counts();
+        run_counter.add([ended(), interrupted(1_000), resumed(1_400), interrupted(2_000)]);
+        run_counter.add([resumed(4_000), ended(), ended(), resumed(9_000), RunChange::Reattached]);
+        let counts = run_counter.counts();
         assert_eq!(counts.interruptions, BTreeMap::from([((doing, reason), 2)]));
         let expected = [((doing, reason), 2), ((RunActivity::Unknown, reason), 1)];
         assert_eq!(counts.resumes, BTreeMap::from(expected));

@@ -14,7 +14,7 @@ pub(crate) struct Envelope {
 
 /// Goes over JSON text of any length and keeps what stands at its top under two keys.
 #[derive(Debug, Default)]
-pub(crate) struct Sniffer {
+pub(crate) struct EnvelopeScanner {
     depth: usize,
     in_string: bool,
     escaped: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Sniffer {
     found: Envelope,
 }
 
-impl Sniffer {
+impl EnvelopeScanner {
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.step(*byte);
@@ -111,9 +111,9 @@ mod tests {
             (r"xxxxxxxx", None, None),
         ] {
             for size in [1, 3, 1_000] {
-                let mut sniffer = Sniffer::default();
-                text.as_bytes().chunks(size).for_each(|piece| sniffer.push(piece));
-                let found = sniffer.finish();
+                let mut scanner = EnvelopeScanner::default();
+                text.as_bytes().chunks(size).for_each(|piece| scanner.push(piece));
+                let found = scanner.finish();
                 assert_eq!((found.id, found.method.as_deref()), (id.clone(), method), "{text}");
             }
         }

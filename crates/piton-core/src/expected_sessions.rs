@@ -7,11 +7,11 @@ use crate::event::Event;
 use crate::id::SessionId;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Roster {
+pub struct ExpectedSessions {
     sessions: BTreeSet<SessionId>,
 }
 
-impl Roster {
+impl ExpectedSessions {
     /// Applies an event of the metadata log, in the log's order.
     pub fn apply(&mut self, event: &Event) {
         match event {
@@ -60,7 +60,7 @@ mod tests {
             let (session_id, chain) = (id(name), String::new());
             Event::from(SessionImported { session_id, last_seq: 1, chain })
         };
-        let mut roster = Roster::default();
+        let mut roster = ExpectedSessions::default();
         for event in [
             registered("kept"),
             registered("deleted"),
