@@ -16,7 +16,7 @@ use crate::server;
 
 const LOG: &str = "server.log";
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-const LOOK_EVERY: Duration = Duration::from_millis(25);
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
 /// How long a server that another process started may take before we start one again.
 const OTHER_START_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -81,6 +81,6 @@ pub(crate) async fn ensure(cx: &Context) -> Result<Client> {
             let hint = format!("{} says why.", log.display());
             return Err(Error::new(Code::ServerUnreachable, message).with_hint(hint));
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use piton_exec::{environment, programs};
 
 /// How long another program may take to say something.
-const SAY_WAIT: Duration = Duration::from_secs(5);
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Where a program is that is named by its path or found in `PATH`.
 pub(crate) fn program(name: &str) -> Option<PathBuf> {
@@ -29,7 +29,7 @@ pub(crate) fn said_in(path: Option<&OsStr>, name: &str, arguments: &[&str]) -> O
     }
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().ok()?;
-    let until = Instant::now() + SAY_WAIT;
+    let until = Instant::now() + OUTPUT_TIMEOUT;
     loop {
         match child.try_wait().ok()? {
             Some(status) if status.success() => break,
@@ -40,7 +40,7 @@ pub(crate) fn said_in(path: Option<&OsStr>, name: &str, arguments: &[&str]) -> O
                 child.wait().ok()?;
                 return None;
             }
-            None => std::thread::sleep(LOOK_EVERY),
+            None => std::thread::sleep(POLL_INTERVAL),
         }
     }
     // A line or two, which fit into the pipe.

@@ -13,7 +13,7 @@ use crate::state::Facts;
 /// What begins the name of every branch that is made for a session; only those are ever deleted.
 const BRANCH: &str = "piton";
 /// How much of each end of an id is in a branch's name.
-const SHORT: usize = 8;
+const ID_END_CHARS: usize = 8;
 
 /// A worktree as it is to be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,7 +76,9 @@ pub fn branches(session: &SessionId) -> impl Iterator<Item = String> {
     let id = id.strip_prefix(SessionId::PREFIX).unwrap_or(id);
     // The beginning is what people type, and the same for all that are made in one minute.
     let short = match id.len() {
-        len if len > 2 * SHORT + 1 => format!("{}-{}", &id[..SHORT], &id[len - SHORT..]),
+        len if len > 2 * ID_END_CHARS + 1 => {
+            format!("{}-{}", &id[..ID_END_CHARS], &id[len - ID_END_CHARS..])
+        }
         _ => id.to_owned(),
     };
     let names = [short, session.as_str().to_owned()];

@@ -28,7 +28,7 @@ const READ_MAX: usize = 1_000;
 const SAVED_AFTER: Seq = 1_000;
 const REVOKED: &str = "access_token.revoked";
 /// The longest sleep before the clock is checked against an expiry again.
-const LOOK_EVERY: Duration = Duration::from_mins(1);
+const POLL_INTERVAL: Duration = Duration::from_mins(1);
 
 /// What callers hold. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -108,7 +108,7 @@ impl MetadataLog {
             let expires = async {
                 match expires_at {
                     // Clocks jump: it is looked at again.
-                    Some(at) => tokio::time::sleep(at.since(now).min(LOOK_EVERY)).await,
+                    Some(at) => tokio::time::sleep(at.since(now).min(POLL_INTERVAL)).await,
                     None => std::future::pending().await,
                 }
             };

@@ -12,7 +12,7 @@ use crate::problem::{Problem, Result};
 const PRINCIPALS_MAX: usize = 4_096;
 
 /// The bucket of all who are too many to be remembered.
-const OTHERS: &str = "others";
+const SHARED_BUCKET: &str = "others";
 
 /// The sustained requests per second of one caller, and the size of a burst.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -62,7 +62,7 @@ impl Limits {
         // More than can be remembered share one bucket: forgetting would give each a full one.
         let is_new = !buckets.contains_key(principal);
         let name = if is_new && buckets.len() >= PRINCIPALS_MAX {
-            OTHERS.into()
+            SHARED_BUCKET.into()
         } else {
             Arc::clone(principal)
         };

@@ -22,7 +22,7 @@ pub struct LoadedState {
     pub replayed: u64,
 }
 
-/// LoadTiming a session that must be there.
+/// Loads a session that must be there.
 pub async fn load(store: &dyn Store, session: &SessionId) -> Result<LoadedState> {
     let unknown = || Error::SessionNotFound { session: session.clone() };
     store.load(session).await?.ok_or_else(unknown)

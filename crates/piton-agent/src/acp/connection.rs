@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-use super::book::Book;
 use super::driver::Driver;
 use super::link::{Link, Waiter};
+use super::recorder::Recorder;
 use super::refusal::{Refusal, RefusalPatterns};
 use super::serve::Serving;
 use super::wire::{self, Hello, method};
@@ -63,7 +63,7 @@ impl Turn {
 #[derive(Clone, Debug)]
 pub struct Connection {
     link: Arc<Link>,
-    pub(super) book: Arc<Mutex<Book>>,
+    pub(super) recorder: Arc<Mutex<Recorder>>,
     pub(super) limits: Limits,
     started: Arc<Mutex<Begin>>,
 }
@@ -83,15 +83,15 @@ impl Connection {
         let Options { masker, journal, host, ids, limits } = options;
         let (sender, outgoing) = mpsc::channel(OUTGOING_MAX);
         let link = Arc::new(Link::new(sender, limits.requests_max));
-        let book = Arc::new(Mutex::new(Book::new(journal, ids, masker, &limits)));
+        let recorder = Arc::new(Mutex::new(Recorder::new(journal, ids, masker, &limits)));
         let serving = Arc::new(Serving::new(host, Arc::clone(&link), limits.terminals_max));
         let connection = Self {
             link: Arc::clone(&link),
-            book: Arc::clone(&book),
+            recorder: Arc::clone(&recorder),
             limits: limits.clone(),
             started: Arc::default(),
         };
-        let driver = Driver { reader, writer, outgoing, link, book, serving, limits };
+        let driver = Driver { reader, writer, outgoing, link, recorder, serving, limits };
         (connection, driver.run())
     }
 
@@ -121,21 +121,21 @@ impl Connection {
             None => return Err(protocol(method::INITIALIZE, "It names no version".to_owned())),
         }
         let hello = wire::hello(answer).map_err(|why| protocol(method::INITIALIZE, why))?;
-        self.book.lock().await.hello = Some(hello.clone());
+        self.recorder.lock().await.hello = Some(hello.clone());
         Ok(hello)
     }
 
-    /// ResumeSupport a conversation if the agent can, else loads it, else begins another. Also begins
+    /// Resumes a conversation if the agent can, else loads it, else begins another. Also begins
     /// another if the agent says that it does not know the conversation. Any other refusal is an
     /// error, and the conversation's id stays valid. A fork that the agent does not offer is an
     /// error, too: resuming the original instead would change it. When this returns, the journal
     /// has kept what was noted.
     pub async fn begin(&self, begin: Begin) -> Result<Opened, Error> {
         let capabilities =
-            self.book.lock().await.hello.as_ref().ok_or(Error::NoSession)?.capabilities;
+            self.recorder.lock().await.hello.as_ref().ok_or(Error::NoSession)?.capabilities;
         *self.started.lock().await = begin.clone();
         let Begin { cwd, mcp_servers, agent_session_id, fork, seen_message_ids, wording } = begin;
-        self.book.lock().await.wording = wording;
+        self.recorder.lock().await.wording = wording;
         if fork && agent_session_id.is_none() {
             return Err(Error::NothingToFork);
         }
@@ -157,27 +157,31 @@ impl Connection {
                 ways.push((method::LOAD, OpenedAs::Loaded, params));
             }
             for (name, opened_as, params) in ways {
-                self.book.lock().await.replay.begin(seen_message_ids.clone());
+                self.recorder.lock().await.replay.begin(seen_message_ids.clone());
                 // Boxed: the future is large, and those who wait for it hold copies.
                 match Box::pin(self.open_session(name, opened_as, Some(id.clone()), params)).await {
                     Err(Error::Agent { code, message, .. })
                         if wording.refusal(code, &message) == Refusal::Refused =>
                     {
-                        let mut book = self.book.lock().await;
+                        let mut recorder = self.recorder.lock().await;
                         let agent_session_id = Some(id.clone());
-                        book.note(Fact::AgentSessionRefused { code, message, agent_session_id });
-                        book.keep().await?;
+                        recorder.note(Fact::AgentSessionRefused {
+                            code,
+                            message,
+                            agent_session_id,
+                        });
+                        recorder.keep().await?;
                         break;
                     }
                     // It offers what it does not have; a copy is nothing else's.
                     Err(Error::Agent { code: wire::code::METHOD_NOT_FOUND, .. }) if !fork => {
-                        self.book.lock().await.mark_not_offered(opened_as);
+                        self.recorder.lock().await.mark_not_offered(opened_as);
                     }
                     other => return other,
                 }
             }
         }
-        self.book.lock().await.replay.live();
+        self.recorder.lock().await.replay.live();
         let params = wire::new_session(&cwd, &mcp_servers);
         Box::pin(self.open_session(method::NEW, OpenedAs::New, agent_session_id, params)).await
     }
@@ -196,7 +200,7 @@ impl Connection {
             opened.await.unwrap_or(Err(Error::Closed))
         };
         within(self.limits.start_wait, name, answered).await?;
-        let session = self.book.lock().await.session.clone();
+        let session = self.recorder.lock().await.session.clone();
         Ok(Opened { opened_as, agent_session_id: session.ok_or(Error::NoSession)? })
     }
 
@@ -213,32 +217,32 @@ impl Connection {
     }
 
     async fn prompt_now(&self, run_id: RunId, content: &PromptContent) -> Result<Turn, Error> {
-        let mut book = self.book.lock().await;
-        let capabilities = book.hello.as_ref().map(|hello| hello.capabilities.prompt);
+        let mut recorder = self.recorder.lock().await;
+        let capabilities = recorder.hello.as_ref().map(|hello| hello.capabilities.prompt);
         if let Some(kind) = content.not_taken_by(capabilities.unwrap_or_default()) {
             return Err(Error::ContentNotSupported { kind });
         }
         // One that had a conversation and disowned it is about to be ended.
-        let none = if book.turns > 0 { Error::Closed } else { Error::NoSession };
-        let session = book.session.clone().ok_or(none)?;
-        if let Some(turn) = &book.turn {
+        let none = if recorder.turns > 0 { Error::Closed } else { Error::NoSession };
+        let session = recorder.session.clone().ok_or(none)?;
+        if let Some(turn) = &recorder.turn {
             return Err(Error::Busy { run_id: turn.run_id.clone() });
         }
         let (done, receiver) = oneshot::channel();
         let waiting = self.link.register(method::PROMPT, Waiter::Prompt { done })?;
-        book.turn_started(run_id);
-        if let Err(error) = book.keep().await {
-            book.turn = None;
+        recorder.turn_started(run_id);
+        if let Err(error) = recorder.keep().await {
+            recorder.turn = None;
             return Err(error);
         }
-        drop(book);
+        drop(recorder);
         let params = wire::prompt(&session, content);
         let sent = self.link.send_request(&waiting, method::PROMPT, &params);
         if let Err(error) = within(self.limits.request_wait, method::PROMPT, sent).await {
-            let mut book = self.book.lock().await;
+            let mut recorder = self.recorder.lock().await;
             let (code, message) = (error.code().into(), error.to_string());
-            book.turn_over(Fact::TurnFailed { code, message });
-            book.keep().await?;
+            recorder.turn_over(Fact::TurnFailed { code, message });
+            recorder.keep().await?;
             return Err(error);
         }
         waiting.keep();
@@ -253,15 +257,15 @@ impl Connection {
     }
 
     async fn cancel_now(&self, run_id: &RunId) -> Result<(), Error> {
-        let mut book = self.book.lock().await;
-        let session = book.session.clone().ok_or(Error::NoSession)?;
-        match &mut book.turn {
+        let mut recorder = self.recorder.lock().await;
+        let session = recorder.session.clone().ok_or(Error::NoSession)?;
+        match &mut recorder.turn {
             Some(turn) if turn.run_id == *run_id => turn.is_cancelled = true,
             _ => return Err(Error::NoTurn { run_id: run_id.clone() }),
         }
-        let asks = book.end_all_asks(Ended::Cancelled);
-        book.keep().await?;
-        drop(book);
+        let asks = recorder.end_all_asks(Ended::Cancelled);
+        recorder.keep().await?;
+        drop(recorder);
         let cancelled = async {
             let line = wire::notification_line(method::CANCEL, &wire::cancel(&session));
             self.link.send(line).await?;
@@ -281,9 +285,9 @@ impl Connection {
     }
 
     async fn answer_now(&self, wait_id: &WaitId, answer: Option<Value>) -> Result<(), Error> {
-        let mut book = self.book.lock().await;
+        let mut recorder = self.recorder.lock().await;
         let not_asked = || Error::NotAsked { wait_id: wait_id.clone() };
-        let ask = book.asks.get(wait_id).ok_or_else(not_asked)?;
+        let ask = recorder.asks.get(wait_id).ok_or_else(not_asked)?;
         let option = match &answer {
             None => None,
             Some(answer) => match wire::text_at(answer, "option_id") {
@@ -293,9 +297,9 @@ impl Connection {
             },
         };
         let why = if option.is_some() { Ended::Answered } else { Ended::Cancelled };
-        let ask = book.ask_ended(wait_id, why).ok_or_else(not_asked)?;
-        book.keep().await?;
-        drop(book);
+        let ask = recorder.ask_ended(wait_id, why).ok_or_else(not_asked)?;
+        recorder.keep().await?;
+        drop(recorder);
         let result = wire::permission(option.as_deref());
         let sent = self.link.answer(&ask.rpc_id, &result);
         within(self.limits.request_wait, method::PERMISSION, sent).await
@@ -306,16 +310,16 @@ impl Connection {
     /// protocol's own; the session is filled in where it is needed and not named. Gives the agent's
     /// answer, masked.
     pub async fn ask(&self, name: &str, params: Value) -> Result<Value, Error> {
-        let book = self.book.lock().await;
-        let capabilities = book.hello.as_ref().ok_or(Error::NoSession)?.capabilities;
-        let session = book.session.clone();
+        let recorder = self.recorder.lock().await;
+        let capabilities = recorder.hello.as_ref().ok_or(Error::NoSession)?.capabilities;
+        let session = recorder.session.clone();
         // Some have only config options for a mode or a model.
         let option = match name {
-            "set_mode" => book.mode_option.clone(),
-            "set_model" => book.model_option.clone(),
+            "set_mode" => recorder.mode_option.clone(),
+            "set_model" => recorder.model_option.clone(),
             _ => None,
         };
-        drop(book);
+        drop(recorder);
         let (method, is_offered) = match name {
             "authenticate" => (method::AUTHENTICATE, true),
             "set_mode" => (method::SET_MODE, true),
@@ -364,32 +368,32 @@ impl Connection {
             _ => (method, params),
         };
         let answer = self.request(method, params, self.limits.request_wait).await;
-        let mut book = self.book.lock().await;
+        let mut recorder = self.recorder.lock().await;
         if let (Err(error @ Error::Agent { .. }), Some((what, value))) = (&answer, &chosen) {
             // The log drops the choice: it is not given to every later agent again.
-            let what = book.mask_text(&format!("{CHOICE_REFUSED}{what}"));
-            let message = book.mask_text(&error.to_string());
-            book.other(&what, json!({ "value": value, "message": message }));
-            book.keep().await?;
+            let what = recorder.mask_text(&format!("{CHOICE_REFUSED}{what}"));
+            let message = recorder.mask_text(&error.to_string());
+            recorder.other(&what, json!({ "value": value, "message": message }));
+            recorder.keep().await?;
         }
-        let answer = book.mask(answer?);
+        let answer = recorder.mask(answer?);
         // Agents need not tell what they were asked for.
         if method == method::SET_CONFIG_OPTION && name != "set_config_option" {
-            book.other("config", answer.clone());
+            recorder.other("config", answer.clone());
         }
         match name {
             "set_mode" => {
                 let chosen = chosen.and_then(|(_, value)| value);
-                book.other("mode", json!({ "currentModeId": chosen }));
+                recorder.other("mode", json!({ "currentModeId": chosen }));
             }
             "set_model" => {
                 let chosen = chosen.and_then(|(_, value)| value);
-                book.other("model", json!({ "currentModelId": chosen }));
+                recorder.other("model", json!({ "currentModelId": chosen }));
             }
-            "set_config_option" => book.other("config", answer.clone()),
+            "set_config_option" => recorder.other("config", answer.clone()),
             _ => {}
         }
-        book.keep().await?;
+        recorder.keep().await?;
         Ok(answer)
     }
 
@@ -417,13 +421,13 @@ impl Connection {
 
     /// The turn that is under way.
     pub async fn turn(&self) -> Option<RunId> {
-        self.book.lock().await.turn.as_ref().map(|turn| turn.run_id.clone())
+        self.recorder.lock().await.turn.as_ref().map(|turn| turn.run_id.clone())
     }
 
     /// Whether the turn was cancelled and is still under way.
     pub async fn ignores_cancel(&self, run_id: &RunId) -> bool {
-        let book = self.book.lock().await;
-        book.turn.as_ref().is_some_and(|turn| turn.run_id == *run_id && turn.is_cancelled)
+        let recorder = self.recorder.lock().await;
+        recorder.turn.as_ref().is_some_and(|turn| turn.run_id == *run_id && turn.is_cancelled)
     }
 
     /// Resolves when the agent no longer reads its input, or after [`Self::give_up`]. What it says
@@ -439,7 +443,7 @@ impl Connection {
 
     /// The questions that wait for an answer.
     pub async fn asking(&self) -> Vec<WaitId> {
-        self.book.lock().await.asks.keys().cloned().collect()
+        self.recorder.lock().await.asks.keys().cloned().collect()
     }
 
     /// The agent is about to be ended. How it ends the turn under way from here on is a part of its
@@ -467,7 +471,7 @@ impl Connection {
             answer.await.map_err(|_| Error::Closed)
         };
         let answer = within(after, name, answered).await?;
-        answer.into_result(name, &*self.book.lock().await)
+        answer.into_result(name, &*self.recorder.lock().await)
     }
 }
 

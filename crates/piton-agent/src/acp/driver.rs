@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Mutex, Semaphore, mpsc};
 
-use super::book::{Ask, Book};
 use super::link::{Answer, Failure, Link, Outgoing, Waiter, Waiting};
+use super::recorder::{Ask, Recorder};
 use super::refusal::RESOURCE_NOT_FOUND;
 use super::serve::{Request, Serving};
 use super::wire::{self, code, method};
@@ -24,7 +24,7 @@ pub(super) struct Driver<R, W> {
     pub(super) writer: W,
     pub(super) outgoing: mpsc::Receiver<Outgoing>,
     pub(super) link: Arc<Link>,
-    pub(super) book: Arc<Mutex<Book>>,
+    pub(super) recorder: Arc<Mutex<Recorder>>,
     pub(super) serving: Arc<Serving>,
     pub(super) limits: Limits,
 }
@@ -47,7 +47,7 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Driver<R, W> {
         let (requests, incoming) = mpsc::channel(requests_max);
         let reading = Reading {
             link: self.link,
-            book: Arc::clone(&self.book),
+            recorder: Arc::clone(&self.recorder),
             serving: Arc::clone(&self.serving),
             requests,
             under_way: Arc::new(Semaphore::new(requests_max)),
@@ -75,9 +75,9 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Driver<R, W> {
         let kept = if matches!(read, Err(Error::Journal(_))) {
             Ok(())
         } else {
-            let mut book = self.book.lock().await;
-            book.gone();
-            book.keep().await
+            let mut recorder = self.recorder.lock().await;
+            recorder.gone();
+            recorder.keep().await
         };
         drop(end);
         read.and(kept)
@@ -113,7 +113,7 @@ async fn write_all<W: AsyncWrite + Unpin>(
 
 struct Reading {
     link: Arc<Link>,
-    book: Arc<Mutex<Book>>,
+    recorder: Arc<Mutex<Recorder>>,
     serving: Arc<Serving>,
     requests: mpsc::Sender<Request>,
     under_way: Arc<Semaphore>,
@@ -144,9 +144,9 @@ impl Reading {
     }
 
     async fn dropped(&self, why: &'static str, bytes: u64) -> Result<(), Error> {
-        let mut book = self.book.lock().await;
-        book.dropped(why, bytes);
-        book.keep().await
+        let mut recorder = self.recorder.lock().await;
+        recorder.dropped(why, bytes);
+        recorder.keep().await
     }
 
     /// Fails the request whose answer was skipped, or refuses the agent's skipped request.
@@ -201,22 +201,22 @@ impl Reading {
                 let _ = done.send(answer);
             }
             Waiter::Begin { opened_as, asked_id, done } => {
-                let mut book = self.book.lock().await;
+                let mut recorder = self.recorder.lock().await;
                 let named = |answer: &Value| wire::text_at(answer, "sessionId");
                 // Whatever is new has a name of its own.
                 let known = asked_id
                     .clone()
                     .filter(|_| matches!(opened_as, OpenedAs::Loaded | OpenedAs::Resumed));
                 let is_good = |id: &String| !id.is_empty() && id.len() <= SESSION_ID_BYTES_MAX;
-                let opened = match answer.into_result(method, &book) {
+                let opened = match answer.into_result(method, &recorder) {
                     Ok(answer)
                         if !named(&answer).as_ref().or(known.as_ref()).is_some_and(is_good) =>
                     {
                         let why = "It names no session".to_owned();
                         Err(Error::Protocol { method: method.to_owned(), why })
                     }
-                    Ok(_) if opened_as == OpenedAs::Loaded && book.has_lost_conversation() => {
-                        book.replay.live();
+                    Ok(_) if opened_as == OpenedAs::Loaded && recorder.has_lost_conversation() => {
+                        recorder.replay.live();
                         Err(Error::Agent {
                             method: method.to_owned(),
                             code: RESOURCE_NOT_FOUND,
@@ -225,50 +225,50 @@ impl Reading {
                         })
                     }
                     Ok(answer) => {
-                        book.set_opened(opened_as, asked_id, &answer);
-                        book.keep().await?;
+                        recorder.set_opened(opened_as, asked_id, &answer);
+                        recorder.keep().await?;
                         Ok(())
                     }
                     Err(error) => {
-                        book.replay.live();
+                        recorder.replay.live();
                         Err(error)
                     }
                 };
                 let _ = done.send(opened);
             }
             Waiter::Prompt { done } => {
-                let mut book = self.book.lock().await;
+                let mut recorder = self.recorder.lock().await;
                 if let Answer::Result(answer) = &answer
                     && let Some(usage) = answer.get("usage").filter(|usage| usage.is_object())
                 {
-                    book.other("turn_usage", usage.clone());
+                    recorder.other("turn_usage", usage.clone());
                 }
-                let ended = answer.into_result(method, &book).and_then(|answer| {
+                let ended = answer.into_result(method, &recorder).and_then(|answer| {
                     wire::text_at(&answer, "stopReason").ok_or_else(|| Error::Protocol {
                         method: method.to_owned(),
                         why: "It names no reason to stop".to_owned(),
                     })
                 });
-                let is_asked = book.turn.as_ref().is_some_and(|turn| turn.is_cancelled);
+                let is_asked = recorder.turn.as_ref().is_some_and(|turn| turn.is_cancelled);
                 if let (Ok(reason), true, false) = (&ended, self.link.is_ending(), is_asked) {
-                    let reason = book.mask_text(reason);
+                    let reason = recorder.mask_text(reason);
                     let message = format!("The agent ended its turn ({reason}) as it was ended");
-                    book.cut_off(Fact::TurnFailed { code: Code::AgentClosed.into(), message });
-                    book.keep().await?;
-                    drop(book);
+                    recorder.cut_off(Fact::TurnFailed { code: Code::AgentClosed.into(), message });
+                    recorder.keep().await?;
+                    drop(recorder);
                     let _ = done.send(ended);
                     return Ok(());
                 }
                 let fact = match &ended {
-                    Ok(reason) => Fact::TurnEnded { stop_reason: book.mask_text(reason) },
+                    Ok(reason) => Fact::TurnEnded { stop_reason: recorder.mask_text(reason) },
                     Err(error) => {
                         Fact::TurnFailed { code: error.code().into(), message: error.to_string() }
                     }
                 };
-                let is_disowned = ended.as_ref().is_err_and(|error| book.disowned(error));
-                let asks = book.turn_over(fact);
-                book.keep().await?;
-                drop(book);
+                let is_disowned = ended.as_ref().is_err_and(|error| recorder.disowned(error));
+                let asks = recorder.turn_over(fact);
+                recorder.keep().await?;
+                drop(recorder);
                 self.cancel_asks(asks);
                 if is_disowned {
                     // It has no conversation any more, and another agent begins one.
@@ -288,31 +288,31 @@ impl Reading {
     }
 
     async fn notification(&self, name: &str, mut params: Value) -> Result<(), Error> {
-        let mut book = self.book.lock().await;
+        let mut recorder = self.recorder.lock().await;
         match name {
             method::UPDATE => {
                 let session = wire::text_at(&params, "sessionId");
                 let is_ours =
-                    session.is_none() || book.session.is_none() || session == book.session;
+                    session.is_none() || recorder.session.is_none() || session == recorder.session;
                 if is_ours {
                     let update = params.get_mut("update").map(Value::take).unwrap_or_default();
-                    let terminals = book.terminals_of(&update);
+                    let terminals = recorder.terminals_of(&update);
                     let outputs = if terminals.is_empty() {
                         Map::new()
                     } else {
                         self.serving.outputs(terminals).await
                     };
-                    book.update(update, outputs);
+                    recorder.update(update, outputs);
                 } else {
-                    book.other("other_session", params);
+                    recorder.other("other_session", params);
                 }
             }
             method::CANCEL_REQUEST => {
                 let id = params.get("requestId").cloned().unwrap_or_default();
-                let wait = book.asks.iter().find(|(_, ask)| ask.rpc_id == id);
+                let wait = recorder.asks.iter().find(|(_, ask)| ask.rpc_id == id);
                 if let Some(wait_id) = wait.map(|(wait_id, _)| wait_id.clone()) {
-                    book.ask_ended(&wait_id, Ended::Withdrawn);
-                    book.keep().await?;
+                    recorder.ask_ended(&wait_id, Ended::Withdrawn);
+                    recorder.keep().await?;
                     let line = wire::error_line(&id, code::REQUEST_CANCELLED, "Request cancelled");
                     self.link.try_send(line);
                 }
@@ -320,11 +320,11 @@ impl Reading {
             // By JSON-RPC's custom these may be ignored.
             _ if name.starts_with("$/") => {}
             _ => {
-                let what = book.mask_text(&format!("notification:{name}"));
-                book.other(&what, params);
+                let what = recorder.mask_text(&format!("notification:{name}"));
+                recorder.other(&what, params);
             }
         }
-        book.keep().await
+        recorder.keep().await
     }
 
     async fn request(&self, name: &str, id: Value, params: Value) -> Result<(), Error> {
@@ -345,24 +345,24 @@ impl Reading {
     }
 
     async fn permission(&self, id: Value, params: Value) -> Result<(), Error> {
-        let mut book = self.book.lock().await;
-        if book.asks.len() >= self.limits.asks_max {
-            drop(book);
+        let mut recorder = self.recorder.lock().await;
+        if recorder.asks.len() >= self.limits.asks_max {
+            drop(recorder);
             return self.refuse(&id, code::INTERNAL, "Too many questions at once").await;
         }
-        if book.turn.is_none() {
+        if recorder.turn.is_none() {
             // There is no run that could wait for the user's answer.
-            book.other("asked_outside_turn", params);
-            book.keep().await?;
-            drop(book);
+            recorder.other("asked_outside_turn", params);
+            recorder.keep().await?;
+            drop(recorder);
             self.link.try_send(wire::answer_line(&id, &wire::permission(None)));
             return Ok(());
         }
-        let wait_id = book.asked(id, params);
-        let is_cancelled = book.turn.as_ref().is_some_and(|turn| turn.is_cancelled);
-        let ask = if is_cancelled { book.ask_ended(&wait_id, Ended::Cancelled) } else { None };
-        book.keep().await?;
-        drop(book);
+        let wait_id = recorder.asked(id, params);
+        let is_cancelled = recorder.turn.as_ref().is_some_and(|turn| turn.is_cancelled);
+        let ask = if is_cancelled { recorder.ask_ended(&wait_id, Ended::Cancelled) } else { None };
+        recorder.keep().await?;
+        drop(recorder);
         self.cancel_asks(ask.into_iter().collect());
         Ok(())
     }
@@ -377,12 +377,12 @@ impl Reading {
 
 impl Answer {
     /// What the agent says of an error is masked.
-    pub(super) fn into_result(self, method: &str, book: &Book) -> Result<Value, Error> {
+    pub(super) fn into_result(self, method: &str, recorder: &Recorder) -> Result<Value, Error> {
         let method = method.to_owned();
         match self {
             Self::Result(value) => Ok(value),
             Self::Failed(failure) => {
-                let message = book.mask_text(&failure.message);
+                let message = recorder.mask_text(&failure.message);
                 Err(Error::Agent { method, code: failure.code, message })
             }
             Self::TooLong => Err(Error::TooLong { method }),

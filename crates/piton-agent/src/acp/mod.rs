@@ -8,7 +8,7 @@
 //!
 //! - `crate::lines`, `crate::envelope`: bytes to messages, within limits
 //! - `driver`: reads, and sees that what was read is kept
-//! - `book`, `message`, `calls`, `replay`, `drops`: what was said, in Piton's own words
+//! - `recorder`, `message`, `calls`, `replay`, `drops`: what was said, in Piton's own words
 //! - `link`: what is on its way to the agent, and who waits for an answer
 //! - `serve`: what the agent asks of us
 //! - `connection`: what can be asked of the agent; `sessions`: of its conversations and logins
@@ -20,7 +20,6 @@
 //!
 //! [`Fact::Update`]: piton_core::spool::Fact::Update
 
-pub(crate) mod book;
 mod calls;
 mod connection;
 mod driver;
@@ -28,6 +27,7 @@ mod drops;
 mod error;
 mod link;
 mod message;
+pub(crate) mod recorder;
 mod refusal;
 mod replay;
 mod serve;

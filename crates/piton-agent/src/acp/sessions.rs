@@ -30,12 +30,12 @@ impl Connection {
 
     /// The ways to log in that the agent names, masked; none before it was initialised.
     pub async fn auth_methods(&self) -> Vec<AuthMethod> {
-        let book = self.book.lock().await;
-        let methods = book.hello.iter().flat_map(|hello| &hello.auth_methods);
+        let recorder = self.recorder.lock().await;
+        let methods = recorder.hello.iter().flat_map(|hello| &hello.auth_methods);
         let masked = methods.take(AUTH_METHODS_MAX).map(|method| AuthMethod {
-            id: book.mask_text(&method.id),
-            name: book.mask_text(&method.name),
-            description: method.description.as_deref().map(|text| book.mask_text(text)),
+            id: recorder.mask_text(&method.id),
+            name: recorder.mask_text(&method.name),
+            description: method.description.as_deref().map(|text| recorder.mask_text(text)),
         });
         masked.collect()
     }
@@ -49,15 +49,15 @@ impl Connection {
         self.require_offered(method::LIST, |capabilities| capabilities.list).await?;
         let params = wire::list_sessions(cwd, cursor);
         let answer = self.request(method::LIST, params, self.limits.request_wait).await?;
-        let answer = self.book.lock().await.mask(answer);
+        let answer = self.recorder.lock().await.mask(answer);
         wire::sessions(&answer)
             .ok_or_else(|| protocol(method::LIST, "It lists no sessions".to_owned()))
     }
 
     /// Whether the agent disowned the conversation that it had open, and has none any more.
     pub async fn has_lost_session(&self) -> bool {
-        let book = self.book.lock().await;
-        book.turns > 0 && book.session.is_none()
+        let recorder = self.recorder.lock().await;
+        recorder.turns > 0 && recorder.session.is_none()
     }
 
     /// Asks the agent to close a conversation other than the current one.
@@ -82,7 +82,7 @@ impl Connection {
         is_offered: impl FnOnce(SessionCapabilities) -> bool,
     ) -> Result<(), Error> {
         let capabilities =
-            self.book.lock().await.hello.as_ref().ok_or(Error::NoSession)?.capabilities;
+            self.recorder.lock().await.hello.as_ref().ok_or(Error::NoSession)?.capabilities;
         if is_offered(capabilities) {
             Ok(())
         } else {
@@ -92,7 +92,7 @@ impl Connection {
 
     /// The handle that the log has must stay good.
     pub(super) async fn refuse_own(&self, id: &str) -> Result<(), Error> {
-        let is_own = self.book.lock().await.session.as_deref() == Some(id);
+        let is_own = self.recorder.lock().await.session.as_deref() == Some(id);
         if is_own { Err(Error::OwnSession { id: id.to_owned() }) } else { Ok(()) }
     }
 }

@@ -25,7 +25,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::Mutex;
 
 use crate::Journal;
-use crate::acp::book::Book;
+use crate::acp::recorder::Recorder;
 use crate::acp::{Error, Limits, MakeIds, Refusal, refusal};
 use crate::lines::{Line, Lines};
 use stream_json::Word;
@@ -82,7 +82,7 @@ pub struct Conversation {
 
 #[derive(Debug)]
 struct Inner {
-    book: Book,
+    recorder: Recorder,
     handle: Handle,
     resumes: ResumeSupport,
 }
@@ -90,8 +90,8 @@ struct Inner {
 impl Conversation {
     pub fn new(options: Options, handle: Handle) -> Self {
         let Options { masker, journal, ids, limits, resumes } = options;
-        let book = Book::new(journal, ids, masker, &limits);
-        Self { inner: Arc::new(Mutex::new(Inner { book, handle, resumes })), limits, resumes }
+        let recorder = Recorder::new(journal, ids, masker, &limits);
+        Self { inner: Arc::new(Mutex::new(Inner { recorder, handle, resumes })), limits, resumes }
     }
 
     pub fn resumes(&self) -> ResumeSupport {
@@ -101,8 +101,8 @@ impl Conversation {
     /// Notes that it can be given a turn.
     pub async fn begin(&self, opened_as: OpenedAs, asked_id: Option<String>) -> Result<(), Error> {
         let mut inner = self.inner.lock().await;
-        inner.book.set_opened(opened_as, asked_id, &Value::Null);
-        inner.book.keep().await
+        inner.recorder.set_opened(opened_as, asked_id, &Value::Null);
+        inner.recorder.keep().await
     }
 
     /// Which conversation the next turn resumes.
@@ -110,7 +110,7 @@ impl Conversation {
         self.inner.lock().await.handle.clone()
     }
 
-    /// The agent will call its new conversation so. MetadataAck when it has said something: before that
+    /// The agent will call its new conversation so. Noted when it has said something: before that
     /// there may be no such conversation.
     pub async fn choose(&self, id: String) {
         self.inner.lock().await.handle.choose(id);
@@ -119,8 +119,8 @@ impl Conversation {
     /// Resolves when the beginning of a turn is kept: only then may a process be started for it.
     pub async fn turn_started(&self, run_id: RunId) -> Result<(), Error> {
         let mut inner = self.inner.lock().await;
-        inner.book.turn_started(run_id);
-        inner.book.keep().await
+        inner.recorder.turn_started(run_id);
+        inner.recorder.keep().await
     }
 
     /// Until the output ends. What was read is kept before more is.
@@ -152,8 +152,8 @@ impl Conversation {
                 said.is_something = true;
                 let mut inner = self.inner.lock().await;
                 inner.note_chosen();
-                inner.book.apply_update(answer(&text), None);
-                inner.book.keep().await?;
+                inner.recorder.apply_update(answer(&text), None);
+                inner.recorder.keep().await?;
             }
             if read == 0 {
                 return Ok(said);
@@ -172,18 +172,18 @@ impl Conversation {
             };
             let mut inner = self.inner.lock().await;
             match line {
-                Line::TooLong { bytes, .. } => inner.book.dropped("line_too_long", bytes),
+                Line::TooLong { bytes, .. } => inner.recorder.dropped("line_too_long", bytes),
                 Line::Whole(line) => match parse(&line) {
                     Some(event) if event.get("type").is_some_and(Value::is_string) => {
                         for word in stream_json::words(event) {
                             inner.hear(word, &mut said);
                         }
                     }
-                    Some(_) => inner.book.dropped("not_a_message", line.len() as u64),
-                    None => inner.book.dropped("not_json", line.len() as u64),
+                    Some(_) => inner.recorder.dropped("not_a_message", line.len() as u64),
+                    None => inner.recorder.dropped("not_json", line.len() as u64),
                 },
             }
-            inner.book.keep().await?;
+            inner.recorder.keep().await?;
         }
     }
 
@@ -193,8 +193,8 @@ impl Conversation {
         inner.note_chosen();
         inner.handle.ended(said.message_id);
         inner.foretell(true);
-        inner.book.turn_over(Fact::TurnEnded { stop_reason: stop_reason.to_owned() });
-        inner.book.keep().await
+        inner.recorder.turn_over(Fact::TurnEnded { stop_reason: stop_reason.to_owned() });
+        inner.recorder.keep().await
     }
 
     /// The turn is over because the user cancelled it.
@@ -202,8 +202,8 @@ impl Conversation {
         let mut inner = self.inner.lock().await;
         inner.handle.broken_off();
         inner.foretell(false);
-        inner.book.turn_over(Fact::TurnEnded { stop_reason: "cancelled".to_owned() });
-        inner.book.keep().await
+        inner.recorder.turn_over(Fact::TurnEnded { stop_reason: "cancelled".to_owned() });
+        inner.recorder.keep().await
     }
 
     /// The turn came to nothing. `message` ends with what the agent last wrote, masked.
@@ -211,8 +211,8 @@ impl Conversation {
         let mut inner = self.inner.lock().await;
         inner.handle.broken_off();
         inner.foretell(false);
-        inner.book.turn_over(Fact::TurnFailed { code: code.into(), message });
-        inner.book.keep().await
+        inner.recorder.turn_over(Fact::TurnFailed { code: code.into(), message });
+        inner.recorder.keep().await
     }
 
     /// The process was ended in the middle of its turn by something else than us.
@@ -220,31 +220,31 @@ impl Conversation {
         let mut inner = self.inner.lock().await;
         inner.handle.broken_off();
         inner.foretell(false);
-        inner.book.cut_off(Fact::TurnFailed { code: Code::AgentClosed.into(), message });
-        inner.book.keep().await
+        inner.recorder.cut_off(Fact::TurnFailed { code: Code::AgentClosed.into(), message });
+        inner.recorder.keep().await
     }
 
     /// The agent does not know the conversation that it should resume: the id is dropped, the turn
     /// has failed, and it is not retried.
     pub async fn refused(&self, exit_code: i32, words: &str) -> Result<(), Error> {
         let mut inner = self.inner.lock().await;
-        let words = inner.book.mask_text(words);
+        let words = inner.recorder.mask_text(words);
         let agent_session_id = inner.handle.refuse();
         let (code, message) = (i64::from(exit_code), words.clone());
-        inner.book.note(Fact::AgentSessionRefused { code, message, agent_session_id });
+        inner.recorder.note(Fact::AgentSessionRefused { code, message, agent_session_id });
         if let Some(agent_session_id) = inner.handle.id().map(str::to_owned) {
-            inner.book.note(Fact::AgentSessionAssigned { agent_session_id });
+            inner.recorder.note(Fact::AgentSessionAssigned { agent_session_id });
         }
         let message = format!("The agent does not know the conversation: {words}");
-        inner.book.turn_over(Fact::TurnFailed { code: Code::SessionRefused.into(), message });
-        inner.book.keep().await
+        inner.recorder.turn_over(Fact::TurnFailed { code: Code::SessionRefused.into(), message });
+        inner.recorder.keep().await
     }
 
     /// The agent is ended in the middle of a turn, or between two.
     pub async fn gone(&self) -> Result<(), Error> {
         let mut inner = self.inner.lock().await;
-        inner.book.gone();
-        inner.book.keep().await
+        inner.recorder.gone();
+        inner.recorder.keep().await
     }
 }
 
@@ -253,15 +253,15 @@ impl Inner {
         match word {
             Word::Update { update, raw } => {
                 said.is_something = true;
-                self.book.apply_update(update, raw);
+                self.recorder.apply_update(update, raw);
             }
             Word::Other { what, update } => {
-                let what = self.book.mask_text(&what);
-                self.book.other(&what, update);
+                let what = self.recorder.mask_text(&what);
+                self.recorder.other(&what, update);
             }
             Word::Named { id, when } => {
                 if self.handle.named(&id, when) {
-                    self.book.note(Fact::AgentSessionAssigned { agent_session_id: id });
+                    self.recorder.note(Fact::AgentSessionAssigned { agent_session_id: id });
                 }
             }
             Word::Message { id } => said.message_id = Some(id),
@@ -269,13 +269,13 @@ impl Inner {
                 // Some say nothing else, as when a command of their own answers.
                 if !outcome.is_error && !said.is_something && !outcome.words.is_empty() {
                     said.is_something = true;
-                    self.book.apply_update(answer(&outcome.words), None);
+                    self.recorder.apply_update(answer(&outcome.words), None);
                 }
                 if let (false, Some(event)) = (outcome.is_error, event.as_object_mut()) {
                     // The answer again.
                     event.remove("result");
                 }
-                self.book.other("usage", event);
+                self.recorder.other("usage", event);
                 said.outcome = Some(outcome);
             }
         }
@@ -291,12 +291,12 @@ impl Inner {
             // A copy is still to be made.
             Target::Resume { .. } | Target::Fork { .. } => return,
         };
-        self.book.set_opened(opened_as, id, &Value::Null);
+        self.recorder.set_opened(opened_as, id, &Value::Null);
     }
 
     fn note_chosen(&mut self) {
         if let Some(agent_session_id) = self.handle.take_chosen() {
-            self.book.note(Fact::AgentSessionAssigned { agent_session_id });
+            self.recorder.note(Fact::AgentSessionAssigned { agent_session_id });
         }
     }
 }

@@ -1,5 +1,5 @@
 //! One line of what `claude -p --output-format stream-json --verbose` prints, and of what others
-//! print in its manner, in the words that [`crate::acp::book`] keeps. Pure: a value in, words out.
+//! print in its manner, in the words that [`crate::acp::recorder`] keeps. Pure: a value in, words out.
 //!
 //! | `type` | what it becomes |
 //! |---|---|

@@ -33,7 +33,7 @@ pub(super) const LAST_WORDS: Duration = Duration::from_secs(10);
 /// Between the end of its output and its own.
 pub(super) const EXIT_WAIT: Duration = Duration::from_secs(2);
 /// Who takes so long to say what it does waits for room in the spool.
-const UNREAD: Duration = Duration::from_millis(500);
+const SLOW_WRITER_DELAY: Duration = Duration::from_millis(500);
 
 /// Why it did not come to life.
 pub(super) struct Failure {
@@ -263,7 +263,7 @@ pub(super) async fn give_up_after(timeout: Duration, connection: Connection, run
             return;
         }
         // While nothing can be kept nothing is read, and the answer may wait behind that.
-        if asked.elapsed() < UNREAD {
+        if asked.elapsed() < SLOW_WRITER_DELAY {
             tracing::warn!("The agent does not end the turn of {run_id}, and is ended itself");
             connection.give_up();
             return;

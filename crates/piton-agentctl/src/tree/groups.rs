@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use super::{ProcessRole, Scope};
 
 pub(super) const NEEDED: bool = cfg!(not(target_os = "linux"));
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How long a killed group may take to be gone.
 const GONE_WITHIN: Duration = Duration::from_secs(1);
 
@@ -41,7 +41,7 @@ impl Groups {
             }
             let until = Instant::now() + within;
             while !self.alive(scope).is_empty() && Instant::now() < until {
-                tokio::time::sleep(LOOK_EVERY).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         }
     }

@@ -29,7 +29,7 @@ const READ_BYTES: usize = 8 * 1024;
 const HANG_UP: Duration = Duration::from_millis(500);
 /// How long the terminal may stay silent, after its shell has ended, until it is closed: what the
 /// shell left in the background may hold it open for ever.
-const SILENCE: Duration = Duration::from_millis(100);
+const SILENCE_TIMEOUT: Duration = Duration::from_millis(100);
 /// However much is written in the background after that.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
 const SIZE_USUAL: (u16, u16) = (80, 24);
@@ -319,7 +319,7 @@ async fn follow(mut child: Child, running: Arc<Running>, mut pty: OwnedReadPty) 
             if Instant::now() >= drained_by {
                 break;
             }
-            match tokio::time::timeout(SILENCE, pty.read(&mut buffer)).await {
+            match tokio::time::timeout(SILENCE_TIMEOUT, pty.read(&mut buffer)).await {
                 Ok(read) => read,
                 Err(_) => break,
             }

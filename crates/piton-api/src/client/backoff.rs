@@ -3,8 +3,8 @@
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::Duration;
 
-const FIRST: Duration = Duration::from_millis(500);
-const LONGEST: Duration = Duration::from_secs(30);
+const FIRST_DELAY: Duration = Duration::from_millis(500);
+const DELAY_MAX: Duration = Duration::from_secs(30);
 
 /// Half a second, doubling up to half a minute, each with a random part, so that many clients do not
 /// come back at the same moment.
@@ -17,7 +17,7 @@ pub struct Backoff {
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self { next: FIRST, random: RandomState::new(), attempts: 0 }
+        Self { next: FIRST_DELAY, random: RandomState::new(), attempts: 0 }
     }
 }
 
@@ -25,7 +25,7 @@ impl Backoff {
     /// The next delay: between half and all of what is due.
     pub fn delay(&mut self) -> Duration {
         let due = self.next;
-        self.next = (due * 2).min(LONGEST);
+        self.next = (due * 2).min(DELAY_MAX);
         self.attempts += 1;
         let mut hasher = self.random.build_hasher();
         hasher.write_u64(self.attempts);
@@ -35,7 +35,7 @@ impl Backoff {
 
     /// It worked: the next delay is the first one again.
     pub fn reset(&mut self) {
-        self.next = FIRST;
+        self.next = FIRST_DELAY;
     }
 }
 
@@ -46,14 +46,14 @@ mod tests {
     #[test]
     fn delays_grow_to_a_limit_and_begin_again() {
         let mut backoff = Backoff::default();
-        let mut due = FIRST;
+        let mut due = FIRST_DELAY;
         for _ in 0..10 {
             let delay = backoff.delay();
             assert!(delay >= due / 2 && delay <= due, "{delay:?} of {due:?}");
-            due = (due * 2).min(LONGEST);
+            due = (due * 2).min(DELAY_MAX);
         }
-        assert_eq!(due, LONGEST);
+        assert_eq!(due, DELAY_MAX);
         backoff.reset();
-        assert!(backoff.delay() <= FIRST);
+        assert!(backoff.delay() <= FIRST_DELAY);
     }
 }

@@ -20,7 +20,7 @@ impl Client {
         self.post("/api/v1/graphs/run", graph).await
     }
 
-    /// ResumeSupport a graph: where it stood, or from a checkpoint, with keys of its memory set.
+    /// Resumes a graph: where it stood, or from a checkpoint, with keys of its memory set.
     pub async fn resume_graph(
         &self,
         session: &SessionId,

@@ -137,7 +137,7 @@ impl Client {
         self.post(&of_session(session, "/resume"), &Empty {}).await
     }
 
-    /// ResumeSupport and continues, or in another context than the agent's own.
+    /// Resumes and continues, or in another context than the agent's own.
     pub async fn resume_with(
         &self,
         session: &SessionId,

@@ -41,7 +41,7 @@ JSON: one object: url, expires_at, opened, why_not.";
 
 /// How long an opener may take to fail; one that is still at work then has a browser to wait for.
 const OPENER_FAILS_WITHIN: Duration = Duration::from_secs(2);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Open the web app, signed in by a single-use link
 ///
@@ -243,7 +243,7 @@ async fn open(program: &Path, page: &Path) -> Result<(), String> {
         match child.try_wait() {
             Ok(Some(status)) if status.success() => return Ok(()),
             Ok(Some(status)) => return Err(format!("{name} failed ({status})")),
-            Ok(None) => tokio::time::sleep(LOOK_EVERY).await,
+            Ok(None) => tokio::time::sleep(POLL_INTERVAL).await,
             Err(error) => return Err(format!("{name} cannot be waited for: {error}")),
         }
     }

@@ -14,7 +14,7 @@ use crate::ui::Ui;
 
 /// How long a server may take to end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Stop the server; agents keep running, and the next server takes them over
 #[derive(Debug, clap::Args)]
@@ -39,7 +39,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, _: Args) -> Result<Exit> {
         if tokio::time::Instant::now() >= until {
             return Err(unstoppable(pid));
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     if ui.json {
         ui.json_line(&json!({"stopped": true, "pid": pid}))?;

@@ -143,7 +143,7 @@ pub(crate) fn wrap(row: Row, width_max: usize, indent: usize) -> Vec<Row> {
     rows.into_iter().map(Line::from).collect()
 }
 
-/// ErrorPattern and the blanks between them, each with its styles.
+/// Words and the blanks between them, each with its styles.
 fn words(row: Row) -> Vec<(Vec<Span<'static>>, bool)> {
     let mut words: Vec<(Vec<Span<'static>>, bool)> = Vec::new();
     for span in row.spans {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// ErrorPattern that run another command.
+/// Words that run another command.
 const WRAPPERS: &[&str] =
     &["sudo", "env", "nohup", "time", "command", "exec", "builtin", "nice", "xargs", "then", "do"];
 const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "ksh", "fish"];
@@ -50,7 +50,7 @@ fn is_script_flag(flag: &str) -> bool {
     flag.starts_with('-') && !flag.starts_with("--") && flag.ends_with('c')
 }
 
-/// ErrorPattern as one line that a shell would read as the same words.
+/// Words as one line that a shell would read as the same words.
 fn joined(words: &[String]) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
     let quoted = words.iter().map(|word| {

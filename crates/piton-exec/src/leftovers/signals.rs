@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal};
 use super::Process;
 
 /// Between looks at a process whose end the kernel does not tell.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 fn pid_of(process: &Process) -> Option<Pid> {
     // Never 0 or 1: a signal to 0 goes to our own group, and 1 keeps the machine or container.
@@ -90,5 +90,5 @@ fn wait_for(process: &Process, at_most: Duration) {
         }
         Handle::Unsupported => {}
     }
-    std::thread::sleep(LOOK_EVERY.min(at_most));
+    std::thread::sleep(POLL_INTERVAL.min(at_most));
 }

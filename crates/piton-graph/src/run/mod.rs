@@ -296,7 +296,7 @@ impl Runner {
         resume::start(self, inputs).await
     }
 
-    /// ResumeSupport a session: where its log ends, or from a checkpoint, with some keys of the memory set
+    /// Resumes a session: where its log ends, or from a checkpoint, with some keys of the memory set
     /// to other values. Work that came after the checkpoint stays in the log, as an abandoned branch.
     pub async fn resume(
         self,

@@ -28,7 +28,7 @@ const GATHER_TIME: Duration = Duration::from_millis(100);
 /// Sessions that are looked at one by one; if more changed, the list is read again.
 const SINGLY_MAX: usize = 64;
 /// How long a lost hint can hide a change.
-const LOOK_EVERY: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_secs(30);
 /// Events that a reader may be behind; one that is further behind is given the whole list.
 const BEHIND_MAX: usize = 1_024;
 
@@ -313,7 +313,7 @@ impl<E: IndexItem> Follower<E> {
 /// The sessions that changed within a moment; `None`: look at all.
 async fn gather(changes: &mut Changes) -> Option<BTreeSet<SessionId>> {
     let mut dirty = BTreeSet::new();
-    match tokio::time::timeout(LOOK_EVERY, changes.next()).await {
+    match tokio::time::timeout(POLL_INTERVAL, changes.next()).await {
         Ok(Change::Of(session)) => drop(dirty.insert(session)),
         Ok(Change::Look) => {
             // Another process may write for a while: not one look for each of its batches.

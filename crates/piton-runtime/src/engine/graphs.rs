@@ -210,7 +210,7 @@ impl Engine {
         self.execute(&session, &request, created, Command::Nothing).await
     }
 
-    /// ResumeSupport a graph: where it stood, or from a checkpoint, with keys of its memory set. Answers when
+    /// Resumes a graph: where it stood, or from a checkpoint, with keys of its memory set. Answers when
     /// the run has begun.
     pub async fn resume_graph(
         &self,

@@ -21,8 +21,8 @@ use crate::supervisor::Wake;
 /// The prompt for an agent that continues an interrupted run, or begins a run that has no prompt.
 pub(super) const CONTINUE_PROMPT: &str = "Continue where you left off.";
 /// How often, and after which delay, a command is repeated that a momentary state refused.
-const MOMENTARY_TRIES: u32 = 10;
-const MOMENTARY_DELAY: Duration = Duration::from_millis(20);
+const REFUSED_TRIES_MAX: u32 = 10;
+const REFUSED_RETRY_DELAY: Duration = Duration::from_millis(20);
 /// How long an agentctl that does not answer is left alone.
 const AGAIN: Duration = Duration::from_secs(5);
 
@@ -114,10 +114,10 @@ impl Executions {
                 Err(Error::Agentctl(Fault::Problem(problem)))
                     if begins
                         && problem.code.is_known_and(Code::is_momentary)
-                        && tries < MOMENTARY_TRIES =>
+                        && tries < REFUSED_TRIES_MAX =>
                 {
                     tries += 1;
-                    tokio::time::sleep(MOMENTARY_DELAY * tries).await;
+                    tokio::time::sleep(REFUSED_RETRY_DELAY * tries).await;
                 }
                 sent => break sent,
             }

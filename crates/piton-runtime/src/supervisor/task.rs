@@ -32,7 +32,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A connection that lasted so long was a good one: the delays begin from the first again.
 const GOOD_CONNECTION: Duration = Duration::from_secs(1);
 /// Until something is tried again that did not work.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const RETRY_DELAY: Duration = Duration::from_secs(5);
 /// A step that changes nothing is not repeated for ever.
 const REPEATED_STEPS_MAX: u32 = 8;
 

@@ -15,7 +15,6 @@
 
 mod adopt;
 mod append;
-mod beside;
 mod blobs;
 mod disk;
 mod folder;
@@ -26,6 +25,7 @@ mod model;
 mod open;
 mod paths;
 mod read;
+mod reading;
 mod register;
 mod remove;
 mod rewrite;

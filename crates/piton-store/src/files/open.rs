@@ -31,7 +31,7 @@ const FORMAT: u32 = 2;
 pub(super) const FOREIGN_KEY: chain::Key = chain::Key::new([0; 32]);
 
 const COPY_BYTES: usize = 64 * 1024;
-const TORN_MAX: u64 = 10_000;
+const TORN_RECORDS_MAX: u64 = 10_000;
 
 const README: &str = "\
 This folder is a Piton store of plain files. Nothing in it is encrypted: anyone who can read the
@@ -477,9 +477,9 @@ impl Folder {
         from: u64,
         to: u64,
     ) -> Result<std::path::PathBuf> {
-        let mut numbers = (1..TORN_MAX).map(|number| self.paths.torn(session, number));
+        let mut numbers = (1..TORN_RECORDS_MAX).map(|number| self.paths.torn(session, number));
         let free = numbers.find(|path| self.disk.entry(path).is_err());
-        let aside = free.unwrap_or_else(|| self.paths.torn(session, TORN_MAX));
+        let aside = free.unwrap_or_else(|| self.paths.torn(session, TORN_RECORDS_MAX));
         let copy = || -> io::Result<()> {
             let new = paths::unfinished(&aside);
             let target = self.disk.create(&new)?;

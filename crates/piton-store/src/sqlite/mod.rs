@@ -7,7 +7,6 @@
 
 mod anchor;
 mod append;
-mod beside;
 mod caches;
 mod content;
 mod copy;
@@ -15,6 +14,7 @@ mod failure;
 mod list;
 mod logs;
 mod open;
+mod parallel_checks;
 mod prepare;
 mod read;
 mod rebuild;

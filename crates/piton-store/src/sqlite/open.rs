@@ -215,7 +215,8 @@ fn is_unplaced(conn: &Connection) -> rusqlite::Result<bool> {
         })
         .optional()?;
     let Some((pos, rid)) = last else { return Ok(false) };
-    let place = conn.query_row(schema::PLACE, [rid], |row| row.get::<_, i64>(0)).optional()?;
+    let place =
+        conn.query_row(schema::SELECT_PLACE, [rid], |row| row.get::<_, i64>(0)).optional()?;
     Ok(place != Some(pos))
 }
 

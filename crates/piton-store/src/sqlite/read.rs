@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::anchor::Anchors;
 use super::content::{self, Stored};
-use super::schema::{Form, PLACE, records_of_log, rid, seq_of};
+use super::schema::{Form, SELECT_PLACE, records_of_log, rid, seq_of};
 use super::{failure, logs};
 use crate::contract::{Detail, Head, READ_BYTES_MAX, Snapshot};
 use crate::crypto::ContentBinding;
@@ -60,7 +60,7 @@ static HEADERS: LazyLock<String> = LazyLock::new(|| {
 });
 
 static CHAIN_AT: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT chain FROM records WHERE pos = ({PLACE})"));
+    LazyLock::new(|| format!("SELECT chain FROM records WHERE pos = ({SELECT_PLACE})"));
 
 impl<'a> Raw<'a> {
     /// `None` if a column is not what we write there: the row was edited.

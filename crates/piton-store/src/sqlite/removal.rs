@@ -61,7 +61,7 @@ pub(crate) fn overwrite(conn: &Connection, on: bool) -> rusqlite::Result<()> {
 /// Puts a tombstone in place of a record's content; says whether there was one to take out.
 pub(crate) fn content(conn: &Connection, no: i64, seq: Seq) -> rusqlite::Result<bool> {
     let place = conn
-        .prepare_cached(schema::PLACE)?
+        .prepare_cached(schema::SELECT_PLACE)?
         .query_row([rid(no, seq)], |row| row.get::<_, i64>(0))
         .optional()?;
     let Some(pos) = place else { return Ok(false) };

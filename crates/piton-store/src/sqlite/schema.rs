@@ -144,7 +144,7 @@ pub(crate) fn last_place(column: &str, no: &str) -> String {
 }
 
 /// Where a record lies, by its rid `?1`.
-pub(crate) const PLACE: &str = "
+pub(crate) const SELECT_PLACE: &str = "
 SELECT p.pos FROM places p WHERE p.generation = (
   SELECT generation FROM spans WHERE first_rid <= ?1 AND first_rid > (?1 >> 32) << 32
   ORDER BY first_rid DESC LIMIT 1)

@@ -8,9 +8,9 @@ use piton_core::record::may_follow;
 use piton_core::{Content, Event, Seq, chain};
 
 use super::anchor::Anchor;
-use super::beside::{Beside, With};
 use super::caches::Caches;
 use super::content;
+use super::parallel_checks::{Beside, With};
 use super::read::{Raw, Reader, WALK};
 use super::schema::{rid, seq_of};
 use crate::contract::{IndexEntry, Problem, Verification};

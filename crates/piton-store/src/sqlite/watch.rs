@@ -17,9 +17,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::hub::Hub;
 
 /// From a notice to the first look, and between looks while others write.
-const LOOK_FIRST: Duration = Duration::from_millis(100);
+const FIRST_POLL_DELAY: Duration = Duration::from_millis(100);
 /// After this pause without anything new, the next notice is waited for.
-const CALM: Duration = Duration::from_secs(2);
+const IDLE_AFTER: Duration = Duration::from_secs(2);
 /// How long a lost notice can hide a commit.
 const LOST_NOTICE: Duration = Duration::from_mins(5);
 
@@ -79,11 +79,11 @@ impl Watch {
         let notices = notices::Notices::open(folder);
         let look_after = |pause: Duration| (pause, Some(Instant::now() + pause));
         // When the next look is; `None`: after the next notice.
-        let (mut pause, mut next) = look_after(LOOK_FIRST);
+        let (mut pause, mut next) = look_after(FIRST_POLL_DELAY);
         while !self.closed.load(Ordering::SeqCst) {
             if !hub.is_watched() {
                 self.wait(None, None);
-                (pause, next) = look_after(LOOK_FIRST);
+                (pause, next) = look_after(FIRST_POLL_DELAY);
                 continue;
             }
             let woken = match next {
@@ -97,13 +97,13 @@ impl Watch {
             let has_notice = notices.as_ref().is_some_and(notices::Notices::take);
             let others_wrote = woken == Woken::TimedOut && look();
             (pause, next) = if has_notice || others_wrote {
-                look_after(LOOK_FIRST)
+                look_after(FIRST_POLL_DELAY)
             } else if notices.is_none() {
                 look_after((pause * 2).min(pause_max))
-            } else if next.is_some() && pause < CALM {
+            } else if next.is_some() && pause < IDLE_AFTER {
                 look_after(pause * 2)
             } else {
-                (LOOK_FIRST, None)
+                (FIRST_POLL_DELAY, None)
             };
         }
     }
@@ -117,7 +117,7 @@ impl Watch {
             Ok(0) => Woken::TimedOut,
             // A signal, or something that cannot be: looked at again, and not in a tight loop.
             Err(_) => {
-                std::thread::sleep(LOOK_FIRST);
+                std::thread::sleep(FIRST_POLL_DELAY);
                 Woken::TimedOut
             }
             Ok(_) if !fds[0].revents().is_empty() => {
@@ -238,9 +238,10 @@ mod tests {
         std::thread::scope(|scope| {
             let (watch, hub) = (&watch, &hub);
             scope.spawn(move || {
-                watch.run(Path::new("/nowhere"), hub, LOOK_FIRST, || looked.send(()).is_err());
+                watch
+                    .run(Path::new("/nowhere"), hub, FIRST_POLL_DELAY, || looked.send(()).is_err());
             });
-            assert!(looks.recv_timeout(3 * LOOK_FIRST).is_err(), "nobody listens");
+            assert!(looks.recv_timeout(3 * FIRST_POLL_DELAY).is_err(), "nobody listens");
             let hints = hub.subscribe(&"s".parse().unwrap());
             watch.wake();
             for _ in 0..3 {

@@ -168,7 +168,7 @@ impl Agent {
         After::Lives
     }
 
-    /// ResumeSupport the conversation that it was asked for, or begins one.
+    /// Resumes the conversation that it was asked for, or begins one.
     fn converse(&mut self, world: &World, calm: bool) -> Vec<Fact> {
         let Some(habits) = world.habits else {
             let (opened_as, agent_session_id) = (OpenedAs::New, Some("theirs".to_owned()));

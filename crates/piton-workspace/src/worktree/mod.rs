@@ -6,7 +6,7 @@
 //! - A worktree that is to go is moved aside first, in one step: half of one is never seen.
 //! - Nothing outside the one folder is removed, and no branch that is not a session's.
 
-mod losses;
+mod unsaved_work;
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io;
@@ -19,7 +19,7 @@ use piton_core::planted::{self, Bug};
 use piton_core::worktree::{self, Worktree, WorktreeFacts, WorktreePlan, judge};
 use piton_core::{Code, Reason};
 
-pub use losses::Losses;
+pub use unsaved_work::UnsavedWork;
 
 use crate::git::{Error as GitError, Git, Runner};
 
@@ -48,7 +48,7 @@ pub enum Error {
     #[error("{path} is there, and is not the session's worktree")]
     Occupied { path: String },
     #[error("The worktree has what is nowhere else")]
-    Dirty(Losses),
+    Dirty(UnsavedWork),
     #[error("Something else is at work on the worktree {path}")]
     Busy { path: String },
     #[error(transparent)]
@@ -246,8 +246,8 @@ impl Worktrees {
     }
 
     /// What would be lost if a worktree and its branch were removed.
-    pub async fn losses(&self, plan: &WorktreePlan) -> Result<Losses> {
-        losses::of(&self.git, plan).await
+    pub async fn losses(&self, plan: &WorktreePlan) -> Result<UnsavedWork> {
+        unsaved_work::of(&self.git, plan).await
     }
 
     /// Removes a worktree, and its branch if nothing is lost with it or if that is accepted. Says

@@ -2,10 +2,10 @@
 
 use piton_core::{Code, Timestamp};
 
-use super::around::Systemd;
 use super::facts::{
     AgentFact, Executions, Facts, FileSystem, Folder, KeyFact, ServerFact, StoreFact,
 };
+use super::system::Systemd;
 use crate::findings::{Finding, ok, problem, warning};
 
 /// The kernel takes 107 bytes, macOS 103, and a socket is made under a name that is four longer.

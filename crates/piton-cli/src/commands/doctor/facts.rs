@@ -16,7 +16,7 @@ use piton_store::KEY_FILE;
 use piton_store::sqlite::Access;
 use rustix::process::{Resource, getrlimit};
 
-use super::around::{self, Systemd};
+use super::system::{self, Systemd};
 use crate::agents;
 use crate::config::AgentSetting;
 use crate::context::Context;
@@ -138,8 +138,8 @@ impl Facts {
             git: programs::said("git", &["--version"]),
             agents: agents(cx),
             executions: executions(&data).await,
-            systemd: around::systemd(server_pid),
-            container: around::container(),
+            systemd: system::systemd(server_pid),
+            container: system::container(),
             first_process: fs::read_to_string("/proc/1/comm").ok().map(|n| n.trim().to_owned()),
             now: cx.now(),
             written_at: written_at(&data),
@@ -171,7 +171,7 @@ fn filesystem(there: &Path) -> FileSystem {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok();
     let real = fs::canonicalize(there).unwrap_or_else(|_| there.to_owned());
     FileSystem {
-        kind: mounts.and_then(|mounts| around::kind_of_mount(&mounts, &real)),
+        kind: mounts.and_then(|mounts| system::kind_of_mount(&mounts, &real)),
         refused: piton_store::refuse_network(there).err().map(|error| error.to_string()),
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! [`facts`] gathers, [`checks`] judges: what is judged can be tested without being ill.
 
-mod around;
 mod checks;
 mod facts;
+mod system;
 
 use serde_json::{Value, json};
 

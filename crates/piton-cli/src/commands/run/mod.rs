@@ -96,7 +96,7 @@ pub(crate) async fn server_for_resume(
     graphs::server_for_change(cx, session).await
 }
 
-/// ResumeSupport a graph's session, in this process or on the server.
+/// Resumes a graph's session, in this process or on the server.
 pub(crate) async fn resume(
     ui: &mut Ui,
     cx: &Context,

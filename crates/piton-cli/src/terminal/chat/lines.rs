@@ -7,7 +7,7 @@ use piton_api::rewind::{RewindRequest, RewindResult, UndoRequest};
 use piton_api::session::{CloseRequest, RunRequest};
 use piton_core::id::{MessageId, SessionId};
 
-use super::acting::Done;
+use super::requests::Done;
 use super::{Chat, Left, Outgoing, Purpose};
 use crate::context_choices;
 use crate::error::{Error, Result};

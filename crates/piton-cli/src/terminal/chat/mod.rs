@@ -1,10 +1,10 @@
 //! One conversation on the screen: records and keys in, rows and requests out.
 
-mod acting;
-mod coming;
 mod drawing;
+mod lifecycle;
 mod lines;
 mod paging;
+mod requests;
 pub(super) mod rules;
 mod shell;
 mod typing;
@@ -36,7 +36,7 @@ use super::view::Status;
 use crate::context::Context;
 use crate::error::{Exit, Result};
 use crate::ui::{Tone, Ui};
-use acting::Done;
+use requests::Done;
 
 /// Records at the end of a log that are shown when a session is opened. The rest is read when the
 /// transcript is scrolled to it.

@@ -7,7 +7,7 @@ use piton_api::client::Client;
 use piton_core::permission::PermissionRequest;
 
 use super::Chat;
-use super::acting::Done;
+use super::requests::Done;
 use crate::config;
 use crate::error::{Error, Result};
 use crate::ui::Tone;

@@ -8,7 +8,7 @@ use tokio::process::Command;
 use tokio::sync::oneshot;
 
 use super::Chat;
-use super::acting::Done;
+use super::requests::Done;
 use crate::ui::Tone;
 
 /// The end of an output that is shown.

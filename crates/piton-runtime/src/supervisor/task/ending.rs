@@ -10,7 +10,7 @@ use piton_core::supervise;
 use piton_exec::executor::ListedExecution;
 use tokio::time::Instant;
 
-use super::{JobDone, LOOK_AGAIN, Next, Supervisor};
+use super::{JobDone, Next, RETRY_DELAY, Supervisor};
 use crate::error::Result;
 use crate::supervisor::starting::wait_until;
 
@@ -50,12 +50,12 @@ impl Supervisor {
                 let command = Command::EndIdleAgent { execution_id, idle_for };
                 let ack = self.handle.execute_settled(&self.session, command).await?;
                 // Something came up meanwhile: the log says since when it is idle now.
-                if ack.verdict == Verdict::Already { LOOK_AGAIN } else { Duration::ZERO }
+                if ack.verdict == Verdict::Already { RETRY_DELAY } else { Duration::ZERO }
             }
             Ok(true) => idle_for,
             Err(fault) => {
                 tracing::debug!(session = %self.session, %fault, "agentctl did not say whether it is in use");
-                LOOK_AGAIN
+                RETRY_DELAY
             }
         };
         self.in_use_until = Some(Instant::now() + in_use_for);
@@ -81,7 +81,7 @@ impl Supervisor {
             };
             if let Err(error) = gone {
                 tracing::warn!(%session, code = %error.code(), %error, "an idle agent was not ended");
-                tokio::time::sleep(LOOK_AGAIN).await;
+                tokio::time::sleep(RETRY_DELAY).await;
             }
             JobDone::AgentStopped
         }));

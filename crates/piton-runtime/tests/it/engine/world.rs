@@ -18,7 +18,7 @@ use super::agentctl::Fleet;
 
 /// What takes longer than this hangs.
 const WAIT_MAX: Duration = Duration::from_mins(1);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(crate) struct World {
     folder: tempfile::TempDir,
@@ -107,7 +107,7 @@ impl World {
     }
 }
 
-/// ResumeSupport, and continues the interrupted run.
+/// Resumes, and continues the interrupted run.
 pub(crate) const CONTINUE: ResumeSpec =
     ResumeSpec { continue_run: Some(true), context: StartContext::Native };
 
@@ -139,7 +139,7 @@ pub(crate) async fn until(
             }
             tail.seek(report.overview.state.last_seq);
             // What is waited for may be in no log: the agents' own state is looked at, too.
-            if let Ok(more) = tokio::time::timeout(LOOK_EVERY, tail.next()).await {
+            if let Ok(more) = tokio::time::timeout(POLL_INTERVAL, tail.next()).await {
                 more.unwrap();
             }
         }

@@ -29,7 +29,7 @@ use crate::text::{one_line, shortened};
 use crate::ui::{Tone, Ui};
 
 /// How often a server that is away is looked for.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How long a server may be away before this gives up.
 const AWAY_MAX: Duration = Duration::from_mins(5);
 /// Of a queued prompt, what is said back.
@@ -428,7 +428,7 @@ impl<'a> Talk<'a> {
                 }
                 self.ui.flush()?;
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }

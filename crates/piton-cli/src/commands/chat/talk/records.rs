@@ -6,7 +6,7 @@ use piton_core::id::WaitId;
 use piton_core::reason::Reason;
 use piton_core::spool::Channel;
 
-use super::{CtrlC, LOOK_EVERY, Rejecting, Talk, Until};
+use super::{CtrlC, POLL_INTERVAL, Rejecting, Talk, Until};
 use crate::commands::chat::outcome::Outcome;
 use crate::commands::chat::screen::{Question, question};
 use crate::error::{Exit, Result};
@@ -96,7 +96,7 @@ impl Talk<'_> {
         for _ in 0..OPEN_TRIES {
             match self.client.wait(&wait).await {
                 Ok(_) => break,
-                Err(error) if error.is_transient() => tokio::time::sleep(LOOK_EVERY).await,
+                Err(error) if error.is_transient() => tokio::time::sleep(POLL_INTERVAL).await,
                 Err(_) => return None,
             }
         }

@@ -1,5 +1,5 @@
 //! What is known of the conversation, and the notes that must still reach the journal. A caller
-//! that adds notes holds the book's lock until the journal has kept them: so the notes have one
+//! that adds notes holds the recorder's lock until the journal has kept them: so the notes have one
 //! order, and nothing acts on a note before it is kept.
 
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ pub(crate) struct Ask {
 }
 
 #[derive(Debug)]
-pub(crate) struct Book {
+pub(crate) struct Recorder {
     journal: Arc<dyn Journal>,
     ids: Arc<dyn MakeIds>,
     masker: Arc<Masker>,
@@ -61,7 +61,7 @@ pub(crate) struct Book {
     notes: Vec<Note>,
 }
 
-impl Book {
+impl Recorder {
     pub(crate) fn new(
         journal: Arc<dyn Journal>,
         ids: Arc<dyn MakeIds>,
@@ -132,7 +132,7 @@ impl Book {
         value
     }
 
-    /// ErrorPattern of the agent's where a few are expected.
+    /// Words of the agent's where a few are expected.
     pub(crate) fn mask_text(&self, text: &str) -> String {
         let mut text = self.masker.text(text).into_owned();
         text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));

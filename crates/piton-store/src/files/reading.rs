@@ -14,7 +14,7 @@ use super::scan::{Fault, Form, Mark, Scanner};
 use crate::error::{Error, Result};
 
 /// How often something that looks damaged is looked at again: the writer may have been at it.
-const LOOKS_MAX: usize = 3;
+const READS_MAX: usize = 3;
 
 impl Folder {
     /// Looks at one log again; for a reader, otherwise nothing happens.
@@ -58,14 +58,14 @@ impl Folder {
     /// A log as it is on the disk now, whatever was known of it.
     pub(super) fn look_again(&self, session: &SessionId) -> Result<()> {
         let path = self.log_path(session);
-        for look in 1..=LOOKS_MAX {
+        for look in 1..=READS_MAX {
             let opened = match self.disk.entry(&path) {
                 Ok(entry) => self.open_log(session, entry.exposure)?.map(|(log, _)| log),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => None,
                 Err(e) => return Err(Self::unreadable(&path, e)),
             };
             let is_sound = opened.as_ref().is_none_or(|log| log.trouble().is_none());
-            if !is_sound && look < LOOKS_MAX {
+            if !is_sound && look < READS_MAX {
                 continue;
             }
             let mut logs = self.logs();
@@ -138,7 +138,7 @@ impl Folder {
             self.refresh(session)?;
             let found = self.verify(session);
             let is_good = matches!(&found, Ok(found) if found.problem.is_none());
-            if is_good || look == LOOKS_MAX || self.access == Access::ReadWrite {
+            if is_good || look == READS_MAX || self.access == Access::ReadWrite {
                 return found;
             }
             look += 1;

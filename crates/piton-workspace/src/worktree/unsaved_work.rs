@@ -17,7 +17,7 @@ const COMMITS_MAX: usize = 1_000;
 
 /// What would be lost with a worktree and its branch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Losses {
+pub struct UnsavedWork {
     /// Files that differ from what is committed.
     pub changed: Vec<String>,
     /// Files that git does not know, but for those that it ignores.
@@ -28,13 +28,13 @@ pub struct Losses {
     pub submodules: bool,
 }
 
-impl Losses {
+impl UnsavedWork {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-impl fmt::Display for Losses {
+impl fmt::Display for UnsavedWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
         let kinds = [
@@ -64,7 +64,7 @@ impl fmt::Display for Losses {
     }
 }
 
-pub(super) async fn of(runner: &Runner, plan: &WorktreePlan) -> Result<Losses> {
+pub(super) async fn of(runner: &Runner, plan: &WorktreePlan) -> Result<UnsavedWork> {
     if !Path::new(&plan.repository).is_dir() {
         // Without the repository it is unknown which work exists elsewhere.
         return Err(Error::unusable(plan, Reason::RepositoryMissing));
@@ -73,7 +73,7 @@ pub(super) async fn of(runner: &Runner, plan: &WorktreePlan) -> Result<Losses> {
     let entries = entries(&repository).await?;
     let entry = entries.iter().find(|entry| entry.path == plan.path);
     let folder = Path::new(&plan.path);
-    let mut losses = Losses::default();
+    let mut losses = UnsavedWork::default();
     match (folder.symlink_metadata().is_ok(), entry) {
         (true, Some(_)) if folder.join(".git").is_file() => {
             let git = runner.at(folder);
@@ -95,7 +95,7 @@ pub(super) async fn of(runner: &Runner, plan: &WorktreePlan) -> Result<Losses> {
 }
 
 /// What is in the work tree and not in a commit.
-async fn in_folder(git: &Git, losses: &mut Losses) -> Result<()> {
+async fn in_folder(git: &Git, losses: &mut UnsavedWork) -> Result<()> {
     let args = [
         "status",
         "--porcelain=v2",
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn what_would_be_lost_is_reported_in_one_line() {
         let names = |n: usize| (0..n).map(|n| format!("f{n}")).collect::<Vec<_>>();
-        let losses = Losses {
+        let losses = UnsavedWork {
             changed: names(1),
             untracked: names(22),
             commits: vec!["abc Do it".to_owned(), "def Begin".to_owned()],
@@ -148,6 +148,6 @@ mod tests {
              2 unpushed commits (abc Do it, def Begin); submodules, which are not looked into"
         );
         assert_eq!(losses.to_string(), expected);
-        assert!(Losses::default().is_empty() && !losses.is_empty());
+        assert!(UnsavedWork::default().is_empty() && !losses.is_empty());
     }
 }
