@@ -81,12 +81,12 @@ fn the_completion_script_completes_ids_in_bash() {
     let script = fixture.home.command(["completions", "bash"]).output().unwrap();
     fixture.home.write("completion.bash", &String::from_utf8(script.stdout).unwrap());
     let completed = |words: &[&str]| {
-        let test = ". ~/completion.bash; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); \
+        let program = ". ~/completion.bash; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); \
                     _piton_ids \"$1\" \"${!#}\" \"${COMP_WORDS[COMP_CWORD - 1]}\"; \
                     printf '%s\\n' \"${COMPREPLY[@]}\"";
         let mut bash = std::process::Command::new("bash");
         let piton = env!("CARGO_BIN_EXE_piton");
-        bash.args(["--norc", "-c", test, "bash", piton]).args(words);
+        bash.args(["--norc", "-c", program, "bash", piton]).args(words);
         bash.env("HOME", fixture.home.path());
         let output = bash.output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
