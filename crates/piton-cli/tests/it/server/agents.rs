@@ -56,7 +56,7 @@ fn an_agent_of_the_settings_can_be_talked_to() {
     let output = piton(&["doctor"]);
     let printed = String::from_utf8(output.stdout).unwrap();
     let lost = home.folder.path().canonicalize().unwrap().join("nowhere/agent");
-    let lost = format!("warning  agents       lost: {} is not found", lost.display());
+    let lost = format!("warning  agents       lost: {} was not found", lost.display());
     assert!(printed.contains(&lost), "{printed}");
     assert!(printed.starts_with("ok       data folder"), "{printed}");
     assert!(printed.contains(&format!("ok       agents       mine: {program}")), "{printed}");

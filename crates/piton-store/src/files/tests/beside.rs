@@ -51,7 +51,7 @@ struct Writer {
 impl Writer {
     fn start(place: &InFolder) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "files::tests::reading::writer_process", "--nocapture"])
+            .args(["--exact", "files::tests::beside::writer_process", "--nocapture"])
             .env("PITON_TEST_FILES_DATA", place.folder.path())
             .stdout(Stdio::piped())
             .spawn()
