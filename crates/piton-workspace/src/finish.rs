@@ -1,7 +1,8 @@
 //! Finishing the work on a branch: commit, merge or rebase it into its base, push.
 //!
 //! Unlike everything else here, git is run as the user would run it: with the user's configuration,
-//! hooks, filters and credentials. So nothing here is called but on a user's explicit request.
+//! hooks, filters and credentials. So nothing here is called but on a user's explicit request;
+//! [`Workspace::branch_report`](crate::Workspace::branch_report) answers who only looks.
 //!
 //! A merge or rebase is made in a work tree of its own, apart from the user's. Only when its result
 //! exists does the base move to it, in one step. Whatever fails or is cut off before that leaves the
@@ -98,24 +99,6 @@ pub struct Work {
     pub apart: PathBuf,
     /// The local branch that it began at, if it is known.
     pub base: Option<String>,
-}
-
-/// How a branch stands to its base.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BranchReport {
-    /// `None`: the work tree is on a commit.
-    pub branch: Option<String>,
-    pub head: Option<String>,
-    /// The local branch that the work can go into; `None`: it is not known, or does not exist.
-    pub base: Option<String>,
-    /// The commit that both have.
-    pub merge_base: Option<String>,
-    /// Commits that the base does not have, and that it alone has.
-    pub ahead: u64,
-    pub behind: u64,
-    /// Files with changes that are not committed.
-    pub uncommitted: usize,
-    pub remotes: Vec<String>,
 }
 
 /// What a merge came to.
@@ -219,34 +202,6 @@ impl Work {
     async fn tip(&self, branch: &str) -> Result<Option<String>> {
         let name = format!("refs/heads/{branch}^{{commit}}");
         self.ask(&["rev-parse", "--verify", "--quiet", "--end-of-options", &name]).await
-    }
-
-    /// Of a folder in no repository it is empty.
-    pub async fn report(&self) -> Result<BranchReport> {
-        if self.ask(&["rev-parse", "--git-dir"]).await?.is_none() {
-            return Ok(BranchReport::default());
-        }
-        let branch = self.branch().await?;
-        let head = self.ask(&["rev-parse", "--verify", "--quiet", "HEAD"]).await?;
-        let remotes = self.ask(&["remote"]).await?.unwrap_or_default();
-        let mut report = BranchReport {
-            uncommitted: uncommitted(&self.folder).await?.len(),
-            remotes: remotes.lines().map(str::to_owned).collect(),
-            branch,
-            head,
-            ..BranchReport::default()
-        };
-        let (Some(base), Some(_)) = (&self.base, &report.head) else { return Ok(report) };
-        let Some(tip) = self.tip(base).await? else { return Ok(report) };
-        report.base = Some(base.clone());
-        report.merge_base = self.ask(&["merge-base", "HEAD", &tip]).await?;
-        let range = format!("{tip}...HEAD");
-        let counts = self.ask(&["rev-list", "--left-right", "--count", &range]).await?;
-        if let Some((behind, ahead)) = counts.as_deref().and_then(|text| text.split_once('\t')) {
-            (report.behind, report.ahead) =
-                (behind.parse().unwrap_or(0), ahead.parse().unwrap_or(0));
-        }
-        Ok(report)
     }
 
     /// Commits everything that has changed. If that fails, the index is as it was.

@@ -7,6 +7,7 @@
 //! - [`worktree`]: git worktrees for sessions, made and removed
 
 mod beneath;
+mod branch;
 mod files;
 pub mod finish;
 pub mod git;
@@ -16,6 +17,7 @@ mod types;
 mod workspace;
 pub mod worktree;
 
+pub use branch::BranchReport;
 pub use files::{Content, Range};
 pub use status::Staged;
 pub use types::{

@@ -1,14 +1,15 @@
 //! Finishing a session's work: its branch is committed, merged into its base, pushed. Only on a user's
-//! request, and with the user's own git: hooks, filters and credentials.
+//! request, and with the user's own git: hooks, filters and credentials. Who only looks at the branch
+//! runs no program of the repository.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use piton_core::id::SessionId;
 use piton_core::registry;
-use piton_workspace::finish::{self, BranchReport, Strategy, Work};
+use piton_workspace::finish::{self, Strategy, Work};
 use piton_workspace::git::Runner;
-use piton_workspace::{GitDiff, Workspace};
+use piton_workspace::{BranchReport, GitDiff, Workspace};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -49,6 +50,10 @@ fn failed(error: finish::Error) -> Error {
     Error::Finish(Arc::new(error))
 }
 
+fn unreadable(error: piton_workspace::Error) -> Error {
+    Error::Folder(Arc::new(error))
+}
+
 impl Engine {
     async fn work(&self, session: &SessionId) -> Result<Work> {
         let plans = &self.running()?.plans;
@@ -70,20 +75,27 @@ impl Engine {
 
     /// How the session's branch stands to its base.
     pub async fn branch(&self, session: &SessionId) -> Result<BranchReport> {
-        self.work(session).await?.report().await.map_err(failed)
+        let work = self.work(session).await?;
+        let base = work.base.clone();
+        let folder = self.look(work).await?;
+        folder.branch_report(base.as_deref()).await.map_err(unreadable)
     }
 
     /// What the session's branch and its uncommitted changes add to its base.
     pub async fn branch_diff(&self, session: &SessionId, path: Option<&str>) -> Result<GitDiff> {
         let work = self.work(session).await?;
-        let report = work.report().await.map_err(failed)?;
+        let base = work.base.clone();
+        let folder = self.look(work).await?;
+        let report = folder.branch_report(base.as_deref()).await.map_err(unreadable)?;
         let Some(since) = report.merge_base.or(report.head) else { return Ok(GitDiff::default()) };
+        folder.git_diff_since(&since, path.map(Path::new)).await.map_err(unreadable)
+    }
+
+    /// The folder of the work, for looking at it.
+    async fn look(&self, work: Work) -> Result<Workspace> {
         let git = Runner::new(self.running()?.plans.private());
         let opened = tokio::task::spawn_blocking(move || Workspace::open(&work.folder, git)).await;
-        let folder_error = |error| Error::Folder(Arc::new(error));
-        let opened = opened.unwrap_or(Err(piton_workspace::Error::Interrupted));
-        let folder = opened.map_err(folder_error)?;
-        folder.git_diff_since(&since, path.map(Path::new)).await.map_err(folder_error)
+        opened.unwrap_or(Err(piton_workspace::Error::Interrupted)).map_err(unreadable)
     }
 
     /// Commits everything that has changed in the session's folder.

@@ -8,7 +8,8 @@ use piton_api::workspace::{
 };
 use piton_core::id::SessionId;
 use piton_runtime::{CommittedWork, MergedWork, PushedWork};
-use piton_workspace::finish::{BranchReport, Strategy};
+use piton_workspace::BranchReport;
+use piton_workspace::finish::Strategy;
 
 use super::Reply;
 use crate::app::App;

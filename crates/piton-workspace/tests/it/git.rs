@@ -8,7 +8,7 @@ use std::process::Command;
 
 use piton_core::Code;
 use piton_workspace::git::Runner;
-use piton_workspace::{DIFF_BYTES_MAX, GitDiff, GitStatus, Staged, Workspace};
+use piton_workspace::{BranchReport, DIFF_BYTES_MAX, GitDiff, GitStatus, Staged, Workspace};
 use tempfile::TempDir;
 
 struct Repository {
@@ -121,6 +121,44 @@ async fn a_head_without_a_branch_and_the_log() {
     assert_eq!((log[0].author.as_str(), log[0].subject.as_str()), ("A B", "second: ä"));
     assert!(log[0].at.contains('T'));
     assert_eq!(repository.workspace.git_log(1).await.unwrap().len(), 1);
+}
+
+/// Wants to show: a branch is compared with its base; what is not there is not reported.
+#[tokio::test]
+async fn a_branch_is_compared_with_its_base() {
+    let outside = folder().workspace.branch_report(Some("main")).await.unwrap();
+    assert_eq!(outside, BranchReport::default());
+    let repository = repository();
+    let report = async |base| repository.workspace.branch_report(base).await.unwrap();
+    let empty = BranchReport { branch: Some("main".to_owned()), ..BranchReport::default() };
+    assert_eq!(report(Some("main")).await, empty, "no commit");
+    let first = repository.commit("first");
+    repository.git(&["checkout", "-q", "-b", "work"]);
+    repository.commit("second");
+    let head = repository.commit("third");
+    repository.git(&["branch", "-f", "main", &first]);
+    repository.git(&["checkout", "-q", "main"]);
+    repository.commit("elsewhere");
+    repository.git(&["checkout", "-q", "work"]);
+    repository.git(&["remote", "add", "origin", "/nowhere"]);
+    fs::create_dir(repository.path("new")).unwrap();
+    fs::write(repository.path("new/a"), "1\n").unwrap();
+    fs::write(repository.path("a b"), "1\n").unwrap();
+    let whole = BranchReport {
+        branch: Some("work".to_owned()),
+        head: Some(head),
+        base: Some("main".to_owned()),
+        merge_base: Some(first),
+        ahead: 2,
+        behind: 1,
+        uncommitted: 2,
+        remotes: vec!["origin".to_owned()],
+    };
+    assert_eq!(report(Some("main")).await, whole);
+    let alone = BranchReport { base: None, merge_base: None, ahead: 0, behind: 0, ..whole };
+    assert_eq!(report(Some("gone")).await, alone);
+    repository.git(&["checkout", "-q", "--detach"]);
+    assert_eq!(report(None).await, BranchReport { branch: None, ..alone });
 }
 
 #[tokio::test]
@@ -247,6 +285,8 @@ async fn no_program_of_the_repository_is_run() {
     assert_eq!(diff.diff.matches("-1\n+2\n").count(), 4, "{diff:?}");
     repository.workspace.git_diff(Staged::Yes, None).await.unwrap();
     assert_eq!(repository.workspace.git_log(3).await.unwrap().len(), 1);
+    let report = repository.workspace.branch_report(Some("main")).await.unwrap();
+    assert_eq!((report.uncommitted, report.base.as_deref()), (4, Some("main")));
     assert_eq!(repository.ran(), [""; 0]);
     assert!(!repository.path(".git/hooks/post-index-change.ran").exists());
 
@@ -328,6 +368,7 @@ async fn a_filter_that_appears_later_is_not_run() {
         assert_eq!(status.changed.len(), 1, "{status:?}");
         let diff = workspace.git_diff(Staged::No, None).await.unwrap().diff;
         assert!(diff.contains("-1\n+2\n"), "{diff}");
+        assert_eq!(workspace.branch_report(None).await.unwrap().uncommitted, 1);
         assert_eq!(repository.ran(), [""; 0], "{file}");
         // The filter is configured now, and the trap is good.
         repository.careless(&["diff"]);
