@@ -7,9 +7,42 @@ use piton_testkit::drive::{Server, wait_until};
 use serde_json::json;
 
 use super::fixture::{
-    Fixture, PROGRAM, SESSION, TEST_TIMEOUT, assert_nothing_left, check_offsets, chunks, count,
-    header, is_running, last, prompt, said,
+    Fixture, PROGRAM, SESSION, TEST_TIMEOUT, answer, asked, assert_nothing_left, check_offsets,
+    chunks, count, header, is_running, last, prompt, said,
 };
+
+/// Wants to show: agentctl speaks the oldest version of the protocol that this program understands, a
+/// turn is under way, the server is replaced by one of the newest version; the turn continues in the
+/// same agent, and so do its question and the next turn.
+#[test]
+fn an_older_agentctl_keeps_working_under_a_newer_server() {
+    let bench = Fixture::new(Kind::Sqlite);
+    let option = format!("protocol-max={PROTOCOL_MIN}");
+    let mut old = bench.serve_with(&[&option]);
+    old.must(json!({"do": "create", "session": SESSION}));
+    let execution = bench.launch(&mut old);
+    bench.start_agent(&mut old, &[]);
+    let agent = Fixture::agent(&execution);
+    let first = prompt(&mut old, "stream 80 5\nask May I?\nstream 20 2");
+    assert!(wait_until(TEST_TIMEOUT, || !said(&bench.log(), &first).is_empty()), "it streams");
+    old.kill();
+    let mut server = bench.serve();
+    let wait_id = asked(&mut server);
+    answer(&mut server, &wait_id);
+    server.status_when(SESSION, |status| status["status"] == "idle");
+    let second = prompt(&mut server, "stream 30 1");
+    server.status_when(SESSION, |status| status["status"] == "idle");
+    assert_eq!(Fixture::agent(&execution), agent, "the agent is the same process");
+    server.must(json!({"do": "stop", "session": SESSION}));
+    assert_nothing_left(&execution, None);
+    let log = bench.log();
+    let expected = format!("{}chosen: allow_once{}", chunks(80), chunks(20));
+    assert_eq!(said(&log, &first), expected);
+    assert_eq!(said(&log, &second), chunks(30));
+    check_offsets(&log);
+    assert_eq!((count(&log, "run.completed"), count(&log, "run.interrupted")), (2, 0));
+    assert_eq!(count(&log, "executor.unreachable"), 0, "it is understood");
+}
 
 /// Wants to show: a server that starts removes a program that no process runs from, and not the one
 /// that a living agentctl was started from.
