@@ -1,9 +1,10 @@
 //! What must hold between the logs and the agents beside them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use piton_core::event::Event;
 use piton_core::id::{CallId, ExecutionId, MessageId, RunId, SessionId, WaitId};
+use piton_core::resume::AgentRestart;
 use piton_core::spool::{Fact, Pos};
 use piton_core::state::{AgentStatus, Effect, Executor, ExecutorStatus, Phase, Run};
 use piton_core::{Reason, Record, State};
@@ -223,6 +224,16 @@ pub(super) fn calm(world: &World) {
             found.push((Property::GoneIsInterrupted, detail));
         }
         super::resuming::calm(world, session, state);
+        let restarts = world.habits.map(|habits| habits.policy.agent_restart);
+        if restarts.is_some_and(|restart| restart != AgentRestart::Manual) {
+            let given = fleet.given(session).map(|(run, _)| run.clone()).collect();
+            let mut of_session = fleet.machines.values().filter(|m| m.session == *session);
+            let has_agent = of_session.any(|machine| machine.agent.is_some());
+            if let Some(run) = world.awaiting_agent(session, &given).filter(|_| !has_agent) {
+                let detail = format!("{session}: no agent is given the prompt of {run}");
+                found.push((Property::PendingEffectsAreDone, detail));
+            }
+        }
         if let Some(conversation) = ready.and_then(|agent| agent.conversation.as_ref()) {
             // The fate of an abandoned agent cannot be known.
             let given = fleet.given(session);
@@ -251,6 +262,13 @@ impl World {
             &*record.kind == "executor.abandoned"
                 && matches!(record.event(), Ok(Event::ExecutorAbandoned(e)) if e.execution_id == *execution)
         })
+    }
+
+    fn awaiting_agent(&self, session: &SessionId, given: &BTreeSet<RunId>) -> Option<RunId> {
+        let disk = self.disk();
+        let log = disk.logs.get(session)?;
+        let durable = log.lines[..log.flushed].iter().map(|line| &line.record);
+        super::resuming::awaiting_agent(durable, given)
     }
 
     /// Questions that agents of open runs wait for an answer to.

@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use piton_core::decide::Command;
-use piton_core::event::Outcome;
+use piton_core::event::{Event, Outcome};
 use piton_core::id::{RunId, SessionId};
 use piton_core::resume::{
     self, Abilities, AgentRestart, ContinueRun, Policy, StartContext, StartTrigger,
 };
 use piton_core::spool::SessionCapabilities;
 use piton_core::state::AgentStatus;
-use piton_core::{Code, Reason, State};
+use piton_core::{Code, Reason, Record, State};
 use piton_exec::protocol::Start;
 use piton_runtime::{
     Error, Executions, Handle, LaunchConfig, LaunchConfigs, StartError, Supervisors,
@@ -289,16 +289,38 @@ pub(super) async fn operate(
     Ok(true)
 }
 
-/// After a while without faults: an agent received every prompt of the session, or the session says
-/// why not.
+/// The open run whose prompt no agent was ever given, by the records alone: the world's own reading
+/// of them. Not one of a session that is closed, or whose executor is said not to respond.
+pub(super) fn awaiting_agent<'a>(
+    records: impl Iterator<Item = &'a Record>,
+    given: &BTreeSet<RunId>,
+) -> Option<RunId> {
+    let (mut open, mut prompted, mut is_silent) = (None, BTreeSet::new(), false);
+    for event in records.filter_map(|record| record.event().ok()) {
+        match event {
+            Event::MessageUser(e) => prompted.extend(e.run_id),
+            Event::RunStarted(e) => open = Some(e.run_id),
+            Event::RunResumed(e) => open = Some(e.run_id),
+            Event::RunPaused(_)
+            | Event::RunCompleted(_)
+            | Event::RunFailed(_)
+            | Event::RunCancelled(_)
+            | Event::RunInterrupted(_) => open = None,
+            Event::SessionClosed(_) => return None,
+            Event::ExecutorUnreachable(_) => is_silent = true,
+            Event::ExecutorStarting(_)
+            | Event::ExecutorReady(_)
+            | Event::ExecutorStopped(_)
+            | Event::ExecutorAbandoned(_) => is_silent = false,
+            _ => {}
+        }
+    }
+    open.filter(|run| prompted.contains(run) && !given.contains(run) && !is_silent)
+}
+
+/// After a while without faults: the session says why no agent runs.
 pub(super) fn calm(world: &World, session: &SessionId, state: &State) {
     let Some(habits) = world.habits else { return };
-    if habits.policy.agent_restart != AgentRestart::Manual && resume::is_stranded(state) {
-        let failed_starts = state.facts.agent.as_ref().map_or(0, |agent| agent.failed_starts);
-        let detail =
-            format!("{session}: no agent receives the prompt, after {failed_starts} failed starts");
-        world.violated(Property::PendingEffectsAreDone, detail);
-    }
     let found = resume::evaluate(state, habits.abilities, false);
     let ready = state.facts.agent.as_ref().is_some_and(|a| a.status == AgentStatus::Ready);
     if found.is_agent_running != (ready && resume::is_running(&state.facts)) {
