@@ -68,6 +68,8 @@ bugs! {
     QueueDeliveredTwice,
     /// Fold: an interruption, failure or cancellation does not hold the queue.
     HoldIgnored,
+    /// Decisions: no agent is started for a prompt that no agent was given.
+    StrandedUnnoticed,
 
     /// Files: a session is listed in the metadata log again when it is written to.
     ListedTwice,

@@ -587,5 +587,6 @@ pub fn is_stranded(state: &State) -> bool {
     let awaited = run.is_some_and(|run| state.prompts(&run.run_id).next().is_some());
     let executor = state.facts.executor.as_ref();
     let unproven = executor.is_some_and(|e| e.status == ExecutorStatus::Unreachable);
+    let awaited = awaited && !planted::is(Bug::StrandedUnnoticed);
     awaited && state.facts.closed.is_none() && !unproven && !is_running(&state.facts)
 }

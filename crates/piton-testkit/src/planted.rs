@@ -61,6 +61,7 @@ pub fn caught_by(bug: Bug) -> CaughtBy {
         Bug::AnswerKeptBack => Simulator(&[Property::QuestionKept]),
         Bug::SupervisedTwice => Simulator(&[Property::OneSupervisor]),
         Bug::QueueDeliveredTwice | Bug::HoldIgnored => Simulator(&[Property::QueueKept]),
+        Bug::StrandedUnnoticed => Simulator(&[Property::PendingEffectsAreDone]),
         Bug::ListedTwice => SimulatorOnFiles(&[Property::RosterIsTrue]),
 
         Bug::SettledWaitAsked => {
