@@ -6,6 +6,7 @@ use std::fmt;
 use piton_core::access::Scope;
 use piton_core::decide::IfBusy as CoreIfBusy;
 use piton_core::event::{Outcome, ToolStatus as CoreToolStatus, WaitKind as CoreWaitKind};
+use piton_core::graph::CheckpointType as CoreCheckpointType;
 use piton_core::interruption::Activity;
 use piton_core::resume::{
     AgentRestart as CoreAgentRestart, Context as CoreContext, ContextChoice as CoreContextChoice,
@@ -44,6 +45,12 @@ impl<T: ClosedList> WireEnum<T> {
         }
     }
 
+    /// The value of this spelling; one that this program does not know is kept.
+    pub fn spelled(spelling: &str) -> Self {
+        let known = T::ALL.iter().copied().find(|value| value.spelling() == spelling);
+        known.map_or_else(|| Self::Other(spelling.into()), Self::Known)
+    }
+
     /// The value, if this program knows it.
     pub fn known(&self) -> Option<T> {
         match self {
@@ -79,9 +86,7 @@ impl<T: ClosedList> Serialize for WireEnum<T> {
 
 impl<'de, T: ClosedList> Deserialize<'de> for WireEnum<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let spelling = String::deserialize(deserializer)?;
-        let known = T::ALL.iter().copied().find(|value| value.spelling() == spelling);
-        Ok(known.map_or_else(|| Self::Other(spelling.into()), Self::Known))
+        Ok(Self::spelled(&String::deserialize(deserializer)?))
     }
 }
 
@@ -258,6 +263,43 @@ closed_lists! {
         Answer = "answer",
         Thought = "thought",
     }
+    /// Where a checkpoint was made: around a graph's nodes, edges and loops, or around a turn of an
+    /// agent.
+    CheckpointType: CoreCheckpointType {
+        NodeStart = "node_start",
+        NodeComplete = "node_complete",
+        EdgeTransition = "edge_transition",
+        LoopIteration = "loop_iteration",
+        SafePoint = "safe_point",
+        UserCheckpoint = "user_checkpoint",
+        TurnStart = "turn_start",
+        TurnComplete = "turn_complete",
+    }
+    /// What a graph's node does.
+    GraphNodeState: NodeState {
+        Pending = "pending",
+        Running = "running",
+        Failed = "failed",
+        Completed = "completed",
+        Skipped = "skipped",
+    }
+    /// What became of a file.
+    FileChangeKind: ChangeKind {
+        Added = "added",
+        Modified = "modified",
+        Removed = "removed",
+    }
+    /// What is to become of an old session.
+    PruneAction: Pruning {
+        Archive = "archive",
+        Delete = "delete",
+    }
+    /// How serious a finding of the doctor is.
+    FindingLevel: Level {
+        Ok = "ok",
+        Warning = "warning",
+        Problem = "problem",
+    }
     /// What a run was doing when it was interrupted.
     InterruptedPhase: Activity {
         Starting = "starting",
@@ -305,6 +347,39 @@ pub enum Kind {
     File,
     Link,
     Other,
+}
+
+/// What a graph's node does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NodeState {
+    Pending,
+    Running,
+    Failed,
+    Completed,
+    Skipped,
+}
+
+/// What became of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ChangeKind {
+    Added,
+    Modified,
+    Removed,
+}
+
+/// What is to become of an old session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Pruning {
+    Archive,
+    Delete,
+}
+
+/// How serious a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    Ok,
+    Warning,
+    Problem,
 }
 
 /// What a run does.
@@ -409,6 +484,11 @@ mod tests {
         round_trips::<Origin>();
         round_trips::<Kind>();
         round_trips::<Phase>();
+        round_trips::<CoreCheckpointType>();
+        round_trips::<NodeState>();
+        round_trips::<ChangeKind>();
+        round_trips::<Level>();
+        round_trips::<Pruning>();
         round_trips::<Activity>();
         round_trips::<CoreContextChoice>();
         round_trips::<CoreReason>();
@@ -434,6 +514,7 @@ mod tests {
         same::<CoreExecutorStatus>();
         same::<CoreTaskState>();
         same::<Scope>();
+        same::<CoreCheckpointType>();
         same::<Activity>();
         same::<CoreContextChoice>();
         same::<CoreReason>();

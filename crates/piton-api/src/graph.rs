@@ -6,6 +6,8 @@ use piton_core::id::SessionId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::enums::{CheckpointType, GraphNodeState};
+
 /// A graph to run. One of `graph` and `file`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -127,8 +129,7 @@ pub struct GraphNodeView {
     pub kind: String,
     pub is_map: bool,
     pub is_loop: bool,
-    /// `pending`, `running`, `failed`, `completed` or `skipped`.
-    pub state: String,
+    pub state: GraphNodeState,
     /// How often a cycle led to the node; begins with 1.
     pub visit: u32,
     pub attempts: u32,
@@ -237,7 +238,7 @@ pub struct CheckpointPage {
 pub struct CheckpointSummary {
     pub checkpoint_id: String,
     #[serde(rename = "type")]
-    pub checkpoint_type: String,
+    pub checkpoint_type: CheckpointType,
     pub created_at: String,
     pub current_node: Option<String>,
     pub next_node: Option<String>,
@@ -269,7 +270,7 @@ pub struct CheckpointView {
     pub checkpoint_id: String,
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub session_id: SessionId,
-    pub checkpoint_type: String,
+    pub checkpoint_type: CheckpointType,
     pub created_at: String,
     pub current_node: Option<String>,
     pub next_node: Option<String>,

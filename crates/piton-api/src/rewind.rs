@@ -4,6 +4,8 @@ use piton_core::Timestamp;
 use piton_core::id::{CheckpointId, SessionId};
 use serde::{Deserialize, Serialize};
 
+use crate::enums::{CheckpointType, Context, FileChangeKind};
+
 /// A checkpoint of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -12,7 +14,7 @@ pub struct TurnCheckpoint {
     pub checkpoint_id: CheckpointId,
     /// `turn_start` or `turn_complete`.
     #[serde(rename = "type")]
-    pub checkpoint_type: String,
+    pub checkpoint_type: CheckpointType,
     /// The record; the checkpoint holds what the log says up to it.
     pub seq: u64,
     #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
@@ -116,8 +118,7 @@ pub struct RewoundFiles {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FileChange {
     pub path: String,
-    /// `added`, `modified` or `removed`.
-    pub change: String,
+    pub change: FileChangeKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,7 +127,7 @@ pub struct RewoundConversation {
     /// The lineage that continues behind the checkpoint.
     pub lineage: u32,
     /// What the agent will know of what was said before: `injected`, `lost` or `none`.
-    pub context: String,
+    pub context: Context,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::enums::FindingLevel;
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Health {
@@ -70,8 +72,7 @@ pub struct Examination {
 pub struct ExaminationFinding {
     /// What was checked.
     pub check: String,
-    /// `ok`, `warning` or `problem`.
-    pub level: String,
+    pub level: FindingLevel,
     pub says: String,
     /// What to do about it.
     pub hint: Option<String>,

@@ -3,6 +3,7 @@
 use piton_core::id::SessionId;
 use serde::{Deserialize, Serialize};
 
+use crate::enums::PruneAction;
 use crate::record::Verification;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,8 +66,7 @@ pub struct PruneRequest {
 pub struct PrunedSession {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub session_id: SessionId,
-    /// `archive` or `delete`.
-    pub due: String,
+    pub due: PruneAction,
     pub done: bool,
     /// Why the session was not archived or deleted.
     pub error: Option<String>,

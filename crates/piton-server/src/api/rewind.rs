@@ -3,13 +3,13 @@
 
 use axum::Json;
 use axum::extract::State;
+use piton_api::WireEnum;
 use piton_api::problem::Problem as Document;
 use piton_api::rewind::{
     FileChange, FilesDiff, FilesDiffQuery, RewindRequest, RewindResult, RewoundConversation,
     RewoundFiles, TurnCheckpoint, TurnCheckpointList, UndoRequest,
 };
 use piton_core::id::SessionId;
-use piton_core::resume::Context;
 use piton_core::turns::is_live;
 use piton_runtime::{Fulfilled, RewindReport, RewindSpec};
 
@@ -33,7 +33,7 @@ pub(crate) async fn checkpoints(
     let segments = state.turns.live_segments(state.last_seq);
     let checkpoints = state.turns.checkpoints.iter().rev().map(|entry| TurnCheckpoint {
         checkpoint_id: entry.checkpoint_id.clone(),
-        checkpoint_type: entry.checkpoint_type.as_str().to_owned(),
+        checkpoint_type: entry.checkpoint_type.into(),
         seq: entry.seq,
         created_at: entry.created_at,
         lineage: entry.lineage,
@@ -116,7 +116,7 @@ pub(crate) async fn diff(
 }
 
 fn change(change: piton_runtime::FileChange) -> FileChange {
-    FileChange { path: change.path, change: change.change }
+    FileChange { path: change.path, change: WireEnum::spelled(&change.change) }
 }
 
 fn spelled(done: Fulfilled<RewindReport>) -> Fulfilled<RewindResult> {
@@ -132,13 +132,7 @@ fn spelled(done: Fulfilled<RewindReport>) -> Fulfilled<RewindResult> {
         }),
         conversation: report.conversation.map(|conversation| RewoundConversation {
             lineage: conversation.lineage,
-            context: match conversation.context {
-                Context::Native => "native",
-                Context::Injected => "injected",
-                Context::None => "none",
-                Context::Lost => "lost",
-            }
-            .to_owned(),
+            context: conversation.context.into(),
         }),
     })
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
+use piton_api::enums::Pruning;
 use piton_api::problem::Problem as Document;
 use piton_api::record::Verification;
 use piton_api::store::{
@@ -69,7 +70,11 @@ pub(crate) async fn prune(
         let error = outcome.as_ref().and_then(|outcome| outcome.as_ref().err());
         PrunedSession {
             session_id: due.session,
-            due: if due.removal == Removal::Archive { "archive" } else { "delete" }.to_owned(),
+            due: match due.removal {
+                Removal::Archive => Pruning::Archive,
+                Removal::Delete | Removal::DeleteForced => Pruning::Delete,
+            }
+            .into(),
             done: matches!(outcome, Some(Ok(()))),
             error: error.map(ToString::to_string),
             error_code: error.map(|error| error.code().to_string()),

@@ -60,6 +60,30 @@ fn summaries_are_imperatives() {
     assert_eq!(nouns(&read("openapi.json")), Vec::<String>::new());
 }
 
+/// Properties that are any text, although their description lists what they can be.
+fn lists_in_words(description: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, schema) in fields(&description["components"]["schemas"]) {
+        for (property, of) in fields(&schema["properties"]) {
+            let is_text = of["type"] == "string" && of.get("enum").is_none();
+            let words = of["description"].as_str().unwrap_or_default();
+            if is_text && words.contains("` or `") {
+                found.push(format!("{name}.{property}: {words}"));
+            }
+        }
+    }
+    found
+}
+
+/// Wants to show: a closed list of values is an enumeration, not a sentence.
+#[test]
+fn closed_lists_are_enumerations() {
+    let text = json!({"type": "string", "description": "`on` or `off`."});
+    let planted = json!({"components": {"schemas": {"A": {"properties": {"b": text}}}}});
+    assert_eq!(lists_in_words(&planted), ["A.b: `on` or `off`."]);
+    assert_eq!(lists_in_words(&read("openapi.json")), Vec::<String>::new());
+}
+
 #[test]
 fn nothing_was_taken_away_since_the_last_release() {
     let broken = broken(&read("released.json"), &read("openapi.json"));

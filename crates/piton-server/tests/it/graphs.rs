@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use piton_api::agent_view::ForkRequest;
+use piton_api::enums::NodeState;
 use piton_api::graph::{
     ArtifactQuery, CheckpointQuery, DiffQuery, GraphQuery, InspectQuery, PruneCheckpointsRequest,
     ResumeGraphRequest, RunGraphRequest,
@@ -92,7 +93,7 @@ async fn a_graph_waits_and_continues_when_it_is_answered() {
     let view = client.graph(&session, &query).await.unwrap();
     assert_eq!(view.execution_path, ["collect", "approve", "report"]);
     assert_eq!(view.memory.unwrap()["report"], "send");
-    assert!(view.nodes.iter().all(|node| node.state == "completed"), "{:?}", view.nodes);
+    assert!(view.nodes.iter().all(|node| node.state == NodeState::Completed), "{:?}", view.nodes);
     assert!(view.edges.iter().all(|edge| edge.is_taken));
     assert!(view.is_on_server);
 
@@ -400,7 +401,7 @@ async fn a_wait_that_nobody_answers_fails_its_node() {
     let view = world.client.graph(&session, &query).await.unwrap();
     assert_eq!(view.memory.unwrap()["result"], "nobody");
     let failed = view.nodes.iter().find(|node| node.node == "ask").unwrap();
-    assert_eq!(failed.state, "failed");
+    assert_eq!(failed.state, NodeState::Failed);
 }
 
 /// Wants to show: what a run over HTTP excluded stays out of the data folder when an answer continues it.

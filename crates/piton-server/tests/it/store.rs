@@ -1,5 +1,6 @@
 //! The store as a whole, for administrators: verified and pruned a page at a time; and shells.
 
+use piton_api::enums::Pruning;
 use piton_api::session::{CloseRequest, NewSession};
 use piton_api::store::{PruneRequest, VerifyQuery};
 use piton_core::Code;
@@ -63,7 +64,7 @@ async fn closed_sessions_are_pruned() {
     assert_eq!(refused.code(), Some(Code::InsufficientScope));
     let due = client.prune(&PruneRequest { dry_run: true, ..archive }).await.unwrap();
     assert_eq!((due.sessions.len(), due.truncated), (2, true));
-    assert!(due.sessions.iter().all(|one| !one.done && one.due == "archive"), "{due:?}");
+    assert!(due.sessions.iter().all(|one| !one.done && one.due == Pruning::Archive), "{due:?}");
     let done = client.prune(&archive).await.unwrap();
     assert!(done.sessions.iter().all(|one| one.done), "{done:?}");
     let delete = PruneRequest { delete_after_s: Some(0), ..Default::default() };

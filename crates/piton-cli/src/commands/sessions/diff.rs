@@ -49,7 +49,7 @@ async fn files(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         return Ok(Exit::Good);
     }
     for change in &diff.changes {
-        let (tone, mark) = mark(&change.change);
+        let (tone, mark) = mark(change.change.as_str());
         let path = one_line(&change.path);
         ui.line(format_args!("  {} {path}", ui.paint(tone, mark)))?;
     }

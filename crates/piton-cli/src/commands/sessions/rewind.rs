@@ -116,7 +116,7 @@ fn print(ui: &mut Ui, done: &RewindResult, undo: &str) -> Result<Exit> {
     }
     if let Some(files) = &done.files {
         for change in files.changes.iter().take(PRINTED_MAX) {
-            let (tone, mark) = mark(&change.change);
+            let (tone, mark) = mark(change.change.as_str());
             let foreign = if files.foreign.contains(&change.path) {
                 "  (not changed by this session)"
             } else {

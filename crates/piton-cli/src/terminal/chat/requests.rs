@@ -9,6 +9,7 @@ use piton_api::record::RecordQuery;
 use piton_api::rewind::{RewindResult, TurnCheckpointList};
 use piton_api::session::{RenameRequest, RunRequest};
 use piton_api::wait::AnswerRequest;
+use piton_core::graph::CheckpointType;
 use piton_core::id::{SessionId, WaitId};
 use piton_core::{Code, PromptContent};
 use serde_json::Value;
@@ -409,7 +410,8 @@ impl Chat<'_> {
                 let id = one.checkpoint_id.as_str();
                 // Ids begin alike.
                 let end = id.get(id.len().saturating_sub(8)..).unwrap_or(id);
-                let place = if one.checkpoint_type == "turn_start" { "before" } else { "after" };
+                let is_start = one.checkpoint_type == CheckpointType::TurnStart;
+                let place = if is_start { "before" } else { "after" };
                 let files = if one.has_files { "" } else { ", without files" };
                 let at = one.created_at.to_string();
                 format!("{end}  {place} a turn{files}  {}", at.get(11..19).unwrap_or(&at))
