@@ -6,6 +6,8 @@ use std::io::Write as _;
 use piton_api::client::{Client, Result};
 use piton_api::session::{NewSession, PromptRequest};
 use piton_api::wait::AnswerRequest;
+use piton_core::event::{Event, RunCancelled, RunCompleted, RunFailed, RunInterrupted};
+use piton_core::spool::Channel;
 use serde_json::{Value, json};
 
 /// What the agent said, and how its run ended.
@@ -16,15 +18,21 @@ pub async fn converse(client: &Client, prompt: &str) -> Result<(String, String)>
     let (mut records, mut said) = (client.records_from(&session, 0), String::new());
     loop {
         let record = records.next().await?;
-        match record["kind"].as_str().unwrap_or_default() {
-            "message.delta" if record["channel"] != "thought" => {
+        // Of a newer server some records may be new, too.
+        let Ok(event) = record.event() else { continue };
+        match event {
+            // A content is beside the event: it may have been redacted.
+            Event::MessageDelta(piece) if piece.channel == Channel::Answer => {
                 said.push_str(record["text"].as_str().unwrap_or_default());
             }
-            "run.waiting" => answer(client, &session).await?,
-            kind @ ("run.completed" | "run.failed" | "run.cancelled" | "run.interrupted")
-                if record["run_id"] == run.as_str() =>
+            Event::RunWaiting(_) => answer(client, &session).await?,
+            Event::RunCompleted(RunCompleted { run_id, .. })
+            | Event::RunFailed(RunFailed { run_id, .. })
+            | Event::RunCancelled(RunCancelled { run_id, .. })
+            | Event::RunInterrupted(RunInterrupted { run_id, .. })
+                if run_id.as_str() == run =>
             {
-                return Ok((said, kind.to_owned()));
+                return Ok((said, record.kind().to_owned()));
             }
             _ => {}
         }

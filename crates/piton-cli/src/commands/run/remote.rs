@@ -7,9 +7,10 @@ use piton_api::client::Client;
 use piton_api::graph::{GraphQuery, GraphView, ResumeGraphRequest, RunGraphRequest};
 use piton_api::session::RunRequest;
 use piton_api::wait::AnswerRequest;
-use piton_core::graph::CheckpointOptions;
+use piton_core::event::Event;
+use piton_core::graph::{CheckpointOptions, CheckpointType};
 use piton_core::id::{CheckpointId, SessionId, WaitId};
-use piton_core::{AnyCode, Code, Seq};
+use piton_core::{Code, Seq};
 use piton_graph::checkpoints::Question;
 use piton_graph::{Failure, Finished, Graph, OpenWait, Outcome, Progress};
 use serde_json::{Map, Value, json};
@@ -37,12 +38,12 @@ pub(super) struct Remote<'a> {
 /// How a run stands, by the records that were seen.
 #[derive(Debug, Default)]
 struct Seen {
-    /// The last record that says how the run stands.
-    last: Option<Value>,
+    /// The last event that says how the run stands.
+    last: Option<Event>,
     /// The node of the last checkpoint before a wait.
     asking: String,
     /// The node that asked, by wait.
-    waits: Vec<(String, String)>,
+    waits: Vec<(WaitId, String)>,
 }
 
 /// An absolute path as text.
@@ -176,10 +177,13 @@ impl Remote<'_> {
             tokio::select! {
                 record = records.next() => {
                     let record = record?;
-                    if let Some(progress) = seen.take(&record) {
+                    // What a newer server says in another way is not shown.
+                    let Ok(event) = record.event() else { continue };
+                    let is_released = matches!(event, Event::SessionReleased(_));
+                    if let Some(progress) = seen.take(event, record["error"].as_str()) {
                         screen.show(ui, progress)?;
                     }
-                    if kind(&record) == "session.released" && seen.last.is_some() {
+                    if is_released && seen.last.is_some() {
                         break;
                     }
                 }
@@ -232,63 +236,59 @@ fn question(asked: &Value) -> Question {
     Question { text, options: options.collect() }
 }
 
-fn kind(record: &Value) -> &str {
-    record.get("kind").and_then(Value::as_str).unwrap_or_default()
-}
-
 impl Seen {
     fn is_interrupted(&self) -> bool {
-        self.last.as_ref().is_some_and(|last| kind(last) == "run.interrupted")
+        matches!(self.last, Some(Event::RunInterrupted(_)))
     }
 
-    /// What a record says about the run, for the screen.
-    fn take(&mut self, record: &Value) -> Option<Progress> {
-        let text = |field: &str| record.get(field).and_then(Value::as_str).map(str::to_owned);
-        let number = |field: &str| record.get(field).and_then(Value::as_u64);
-        let small = |field: &str| number(field).and_then(|number| u32::try_from(number).ok());
-        let node = text("path").unwrap_or_default();
-        match kind(record) {
-            "run.waiting" => {
-                self.last = Some(record.clone());
-                let wait_id = text("wait_id")?;
+    /// What an event says about the run, for the screen; `error` is the content of a failure.
+    fn take(&mut self, event: Event, error: Option<&str>) -> Option<Progress> {
+        match event {
+            Event::RunWaiting(ref waiting) => {
+                let wait_id = waiting.wait_id.clone();
+                self.last = Some(event);
+                let wait_id = wait_id?;
                 if self.waits.iter().any(|(known, _)| *known == wait_id) {
                     return None;
                 }
                 let node = self.asking.clone();
                 self.waits.push((wait_id.clone(), node.clone()));
-                Some(Progress::NodeWaiting { node, wait_id: wait_id.parse().ok()? })
+                Some(Progress::NodeWaiting { node, wait_id })
             }
-            "run.started" | "run.resumed" | "run.reattached" | "run.paused" | "run.completed"
-            | "run.failed" | "run.cancelled" | "run.interrupted" => {
-                self.last = Some(record.clone());
+            Event::RunStarted(_)
+            | Event::RunResumed(_)
+            | Event::RunReattached(_)
+            | Event::RunPaused(_)
+            | Event::RunCompleted(_)
+            | Event::RunFailed(_)
+            | Event::RunCancelled(_)
+            | Event::RunInterrupted(_) => {
+                self.last = Some(event);
                 None
             }
-            "checkpoint.created" => {
-                if text("checkpoint_type").as_deref() == Some("user_checkpoint") {
-                    self.asking = text("current_node").unwrap_or_default();
+            Event::CheckpointCreated(made) => {
+                if made.checkpoint_type == CheckpointType::UserCheckpoint {
+                    self.asking = made.current_node.unwrap_or_default();
                 }
                 None
             }
-            "node.started" => {
-                Some(Progress::NodeStarted { node, attempt: small("attempt").unwrap_or(1) })
+            Event::NodeStarted(node) => {
+                Some(Progress::NodeStarted { node: node.path, attempt: node.attempt })
             }
-            "node.completed" => {
-                let latency_ms = number("latency_ms").unwrap_or_default();
-                Some(Progress::NodeCompleted { node, latency_ms })
+            Event::NodeCompleted(node) => {
+                Some(Progress::NodeCompleted { node: node.path, latency_ms: node.latency_ms })
             }
-            "node.failed" => Some(Progress::NodeFailed {
-                node,
-                error: text("error").unwrap_or_default(),
-                retry_at: record
-                    .get("retry_at")
-                    .cloned()
-                    .and_then(|at| serde_json::from_value(at).ok()),
+            Event::NodeFailed(node) => Some(Progress::NodeFailed {
+                node: node.path,
+                error: error.unwrap_or_default().to_owned(),
+                retry_at: node.retry_at,
             }),
-            "node.skipped" => Some(Progress::NodeSkipped { node }),
-            "loop.iterated" => {
-                let done = small("iteration").unwrap_or_default() + 1;
-                Some(Progress::NodeAdvanced { node, done, count: None })
-            }
+            Event::NodeSkipped(node) => Some(Progress::NodeSkipped { node: node.path }),
+            Event::LoopIterated(node) => Some(Progress::NodeAdvanced {
+                node: node.path,
+                done: node.iteration + 1,
+                count: None,
+            }),
             _ => None,
         }
     }
@@ -296,31 +296,28 @@ impl Seen {
 
 /// How the run ended, or what it waits for.
 fn outcome(seen: &Seen, view: GraphView) -> Outcome {
-    let last = seen.last.as_ref().map_or("", kind);
-    match last {
-        "run.completed" => {
+    match &seen.last {
+        Some(Event::RunCompleted(_)) => {
             let memory = view.memory.unwrap_or_default().into_iter();
             Outcome::Completed(Finished {
                 memory: memory.map(|(key, value)| (key, value.into())).collect(),
                 outputs: view.outputs.unwrap_or_default(),
             })
         }
-        "run.failed" => {
-            let code = seen.last.as_ref().and_then(|last| last.get("code").cloned());
-            let code: Option<AnyCode> = code.and_then(|code| serde_json::from_value(code).ok());
+        Some(Event::RunFailed(failed)) => {
             let checkpoint = view.resume_from_checkpoint_id.and_then(|id| id.parse().ok());
             Outcome::Failed(Failure {
                 node: view.failed_at_node.unwrap_or_default(),
-                code: code.unwrap_or_else(|| Code::NodeFailed.into()),
+                code: failed.code.clone().unwrap_or_else(|| Code::NodeFailed.into()),
                 error: view.error.unwrap_or_default(),
                 checkpoint,
             })
         }
-        "run.cancelled" => Outcome::Cancelled,
-        "run.paused" | "run.interrupted" => Outcome::Paused,
+        Some(Event::RunCancelled(_)) => Outcome::Cancelled,
+        Some(Event::RunPaused(_) | Event::RunInterrupted(_)) => Outcome::Paused,
         _ => {
             let open = |id: &String| {
-                let node = seen.waits.iter().find(|(known, _)| known == id);
+                let node = seen.waits.iter().find(|(known, _)| known.as_str() == id);
                 let wait_id: WaitId = id.parse().ok()?;
                 let node = node.map(|(_, node)| node.clone()).unwrap_or_default();
                 Some(OpenWait { wait_id, node, deadline_at: None })
