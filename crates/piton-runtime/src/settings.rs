@@ -10,7 +10,8 @@ use piton_exec::protocol::Limits;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How long an agent may take until the log says what became of its start.
+    /// How long an agent may take until the log says what became of its start; requests that need it are
+    /// then answered that it still starts.
     pub agent_start_timeout: Duration,
     /// How long an agent may have nothing to do before it is ended; `None`: for ever.
     pub agent_idle_timeout: Option<Duration>,
@@ -30,6 +31,18 @@ pub struct Settings {
     pub snapshots: SnapshotSettings,
     /// What decisions are made by.
     pub limits: piton_core::limits::Limits,
+}
+
+/// By default.
+const AGENT_START_TIMEOUT: Duration = Duration::from_secs(90);
+
+impl Settings {
+    /// By how many milliseconds more than by default an agent may be waited for: its agentctl gives it as
+    /// much more time for its first answers.
+    pub(crate) fn more_start_ms(&self) -> u64 {
+        let more = self.agent_start_timeout.saturating_sub(AGENT_START_TIMEOUT);
+        u64::try_from(more.as_millis()).unwrap_or(u64::MAX)
+    }
 }
 
 /// Whether and how the files of a workspace are saved around turns.
@@ -70,7 +83,7 @@ impl Default for SnapshotSettings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            agent_start_timeout: Duration::from_secs(90),
+            agent_start_timeout: AGENT_START_TIMEOUT,
             agent_idle_timeout: Some(Duration::from_mins(30)),
             executor_ready_timeout: READY_TIMEOUT,
             agentctl_idle_timeout: Duration::from_secs(Limits::default().idle_s_max),

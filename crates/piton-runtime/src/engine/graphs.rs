@@ -429,7 +429,7 @@ impl Engine {
             GraphStop::Pause => handle.pause(),
             GraphStop::Cancel => handle.cancel(),
         }
-        let ended = tokio::time::timeout(self.0.start_wait, hosted.ended(session)).await;
+        let ended = tokio::time::timeout(self.start_wait(), hosted.ended(session)).await;
         done.response.pending = ended.is_err();
         Ok(Some(done))
     }

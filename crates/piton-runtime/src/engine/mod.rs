@@ -79,9 +79,6 @@ use graphs::Graphs;
 use snapshots::Snapshots;
 use start_plan::StartPlans;
 
-/// How long a request waits until it is known what became of a start.
-const START_WAIT: Duration = Duration::from_secs(90);
-
 /// What an engine is made of.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
@@ -105,8 +102,6 @@ pub struct EngineOptions {
     /// The folder of the snapshots of workspaces; `None`: none are taken, and turns have no
     /// checkpoints.
     pub snapshots: Option<PathBuf>,
-    /// How long a request waits until it is known what became of a start.
-    pub start_wait: Duration,
     /// What the store does to contents: which checkpoint options fit it.
     pub store_features: StoreFeatures,
     /// Checkpoint options of all graphs; they win over a graph's own.
@@ -126,7 +121,6 @@ impl EngineOptions {
             scratch: data.join("workspaces"),
             archive: data.join("archive"),
             snapshots: None,
-            start_wait: START_WAIT,
             store_features: StoreFeatures {
                 is_encrypted: false,
                 compresses_above: None,
@@ -157,7 +151,6 @@ struct Inner {
     ids: Ids,
     policy: Policy,
     archive: PathBuf,
-    start_wait: Duration,
 }
 
 /// Who appends to the logs of sessions.
@@ -280,7 +273,6 @@ impl Engine {
             ids,
             policy: options.policy,
             archive: options.archive,
-            start_wait: options.start_wait,
         }));
         let continuing = engine.clone();
         tasks.spawn(async move { continuing.continue_graphs(left).await });
@@ -306,7 +298,6 @@ impl Engine {
             clock,
             policy: options.policy,
             archive: options.archive,
-            start_wait: options.start_wait,
         }))
     }
 
@@ -342,6 +333,11 @@ impl Engine {
             Writer::Running(running) => running.handle.settings(),
             Writer::Offline(_) => Settings::default(),
         }
+    }
+
+    /// How long a request waits until it is known what became of a start.
+    fn start_wait(&self) -> Duration {
+        self.settings().agent_start_timeout
     }
 
     fn request_kept_for(&self) -> Duration {

@@ -100,7 +100,7 @@ impl Engine {
         let request = Request::new(caller, "sessions.prompt", session, &arguments)?;
         let state = self.view().state(session).await?;
         if let Some(replayed) = self.find_replay(session, &state.requests, &request).await? {
-            return Ok(replayed);
+            return self.replayed_prompt(session, replayed).await;
         }
         let executor = state.facts.executor.as_ref().filter(|_| state.facts.closed.is_none());
         let is_unreachable =
@@ -131,7 +131,10 @@ impl Engine {
         let kept = Some(value(&prompted)?);
         let ack = self.write(session, self.requested(&request, kept, command)).await?;
         match ack.verdict {
-            Verdict::Repeated { seq } => return self.replay(session, seq).await,
+            Verdict::Repeated { seq } => {
+                let replayed = self.replay(session, seq).await?;
+                return self.replayed_prompt(session, replayed).await;
+            }
             Verdict::Queued { position } => {
                 (prompted.queued, prompted.position) = (true, Some(position));
             }
@@ -141,6 +144,20 @@ impl Engine {
             _ => {}
         }
         Ok(Fulfilled::new(prompted))
+    }
+
+    /// A prompt that was accepted before, under the same key. Its record does not say what became of the
+    /// start that it needed: that is answered as it is now, as the first time.
+    async fn replayed_prompt(
+        &self,
+        session: &SessionId,
+        mut replayed: Fulfilled<Prompted>,
+    ) -> Result<Fulfilled<Prompted>> {
+        let prompted = &mut replayed.response;
+        if !prompted.queued {
+            prompted.pending = !self.await_delivery(session, &prompted.run_id).await?;
+        }
+        Ok(replayed)
     }
 
     /// The command with the checkpoint that its turn begins with. What is queued gets its checkpoint when

@@ -7,11 +7,13 @@ use piton_core::resume::{StartContext, StartTrigger, continuable, run_to_continu
 use piton_core::state::{Executor, Phase, Run};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::sync::oneshot;
 
 use super::graphs::{GraphResume, GraphStop};
 use super::requests::Request;
 use super::{Caller, Engine, Fulfilled, SessionReport};
 use crate::error::{Error, Result};
+use crate::supervisor::await_start;
 
 /// A session that a client looks at.
 #[derive(Debug)]
@@ -67,9 +69,41 @@ impl Engine {
         if let Some(replayed) = self.replay_if_open(session, &request).await? {
             return Ok(replayed);
         }
-        if !self.ensure_started(session, how.context).await? {
-            let resumed = AffectedRun { pending: true, ..AffectedRun::new(session, None) };
-            return Ok(Fulfilled::new(resumed));
+        let (engine, caller, of) = (self.clone(), caller.clone(), session.clone());
+        let (answer, resumed) = oneshot::channel();
+        self.running()?.handle.supervisors().spawn(async move {
+            let resumed = engine.resume_when_started(&caller, &of, how).await;
+            // Its caller was answered that the start takes longer, or has left.
+            if let Err(Err(error)) = answer.send(resumed) {
+                tracing::warn!(session = %of, code = %error.code(), %error, "not resumed");
+            }
+        });
+        match tokio::time::timeout(self.start_wait(), resumed).await {
+            Ok(resumed) => resumed.map_err(|_| Error::ShuttingDown)?,
+            Err(_) => {
+                let resumed = AffectedRun { pending: true, ..AffectedRun::new(session, None) };
+                Ok(Fulfilled::new(resumed))
+            }
+        }
+    }
+
+    /// Carries a resume out once the agent runs, however long its start takes: what a caller asked for is
+    /// not forgotten because the caller was answered that it takes longer.
+    async fn resume_when_started(
+        &self,
+        caller: &Caller,
+        session: &SessionId,
+        how: ResumeSpec,
+    ) -> Result<Fulfilled<AffectedRun>> {
+        let request = Request::new(caller, "sessions.resume", session, &how)?;
+        let supervisors = self.running()?.handle.supervisors();
+        while let Err(error) = supervisors.start_with(session, how.context).await {
+            if !matches!(error, Error::AgentLate) {
+                return Err(error);
+            }
+            if await_start(self.view(), session).await? {
+                break;
+            }
         }
         // As it is now, and not as it was before the agent was started.
         let facts = self.view().state(session).await?.facts;
@@ -113,7 +147,7 @@ impl Engine {
     async fn ensure_started(&self, session: &SessionId, context: StartContext) -> Result<bool> {
         let supervisors = self.running()?.handle.supervisors();
         let starting = supervisors.start_with(session, context);
-        match tokio::time::timeout(self.0.start_wait, starting).await {
+        match tokio::time::timeout(self.start_wait(), starting).await {
             Err(_) | Ok(Err(Error::AgentLate)) => Ok(false),
             Ok(started) => started.map(|_| true),
         }
@@ -142,7 +176,7 @@ impl Engine {
                 tail.next().await?;
             }
         };
-        match tokio::time::timeout(self.0.start_wait, waiting).await {
+        match tokio::time::timeout(self.start_wait(), waiting).await {
             Ok(known) => known,
             Err(_) => Ok(false),
         }
@@ -159,7 +193,7 @@ impl Engine {
         if state.facts.closed.is_none() && state.facts.graph.is_none() {
             let supervisors = running.handle.supervisors();
             let opening = supervisors.ensure_running(session, StartTrigger::Open);
-            let opened = tokio::time::timeout(self.0.start_wait, opening).await;
+            let opened = tokio::time::timeout(self.start_wait(), opening).await;
             match opened.unwrap_or(Err(Error::AgentLate)) {
                 Err(Error::AgentLate) => pending = true,
                 opened => {

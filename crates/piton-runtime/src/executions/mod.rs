@@ -330,6 +330,7 @@ impl Executions {
     fn launch_spec(&self, at: &At, workspace: PathBuf, settings: &Settings) -> LaunchSpec {
         let LaunchOptions { given, limits } = self.0.launch_options.clone();
         let idle_s_max = settings.agentctl_idle_timeout.as_secs();
+        let start_ms_max = limits.start_ms_max.saturating_add(settings.more_start_ms());
         LaunchSpec {
             session: at.session.clone(),
             execution: at.execution.clone(),
@@ -338,7 +339,7 @@ impl Executions {
             secret: at.secret,
             mask_values: given.values,
             mask_keys: Some(given.keys),
-            limits: Limits { idle_s_max, ..limits },
+            limits: Limits { idle_s_max, start_ms_max, ..limits },
             ready_timeout: settings.executor_ready_timeout,
             protocol_max: None,
         }

@@ -8,6 +8,7 @@
 
 mod agents;
 mod boot_starts;
+mod late;
 mod sessions;
 mod starting;
 mod task;
@@ -27,6 +28,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 pub use agents::{LaunchConfig, LaunchConfigs, StartError};
+pub(crate) use late::await_start;
 pub use sessions::{Outcome, Recovered};
 
 use crate::error::{Error, Result};
@@ -253,6 +255,15 @@ impl Supervisors {
         let request = StartRequest { trigger, context, auth_method, answer };
         self.send(session, Message::Start(request))?;
         started.await.map_err(|_| Error::ShuttingDown)?
+    }
+
+    /// Work that outlives the request that began it, and ends with the service.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let mut registry = self.registry();
+        while registry.tasks.try_join_next().is_some() {}
+        if registry.handle.is_some() {
+            registry.tasks.spawn(work);
+        }
     }
 
     /// Starts an agentctl for a session that has none; the agent is not started with it.

@@ -21,6 +21,7 @@ use piton_store::BoxFuture;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 
+use super::late;
 use super::starting::Starter;
 use super::{Message, Outcome, StartRequest, Supervisors, Wake};
 use crate::error::{Error, Result};
@@ -339,6 +340,7 @@ impl Supervisor {
             return Next::Look;
         };
         let (handle, executions) = (self.handle.clone(), executions.clone());
+        let service = handle.clone();
         let session_id = session.clone();
         let start =
             Starter { handle, executions, agents, session: session_id, auth_method, context };
@@ -358,6 +360,15 @@ impl Supervisor {
             let outcome = start.start(trigger).await;
             if let Err(error) = &outcome {
                 tracing::warn!(%session, code = %error.code(), %error, "the agent was not started");
+            }
+            if matches!(outcome, Err(Error::AgentLate)) && trigger != StartTrigger::Manual {
+                let policy = shared.policy();
+                shared.spawn(async move {
+                    let continued = late::continue_run(&service, policy, &session, trigger).await;
+                    if let Err(error) = continued {
+                        tracing::warn!(%session, code = %error.code(), %error, "a run was not continued");
+                    }
+                });
             }
             if let Some(answer) = answer {
                 // The caller may have left.

@@ -65,6 +65,8 @@ struct Machines {
     auth: Option<&'static str>,
     /// Launches that are under way, and how many there were at most.
     launching: (usize, usize),
+    /// How long the latest agentctl was told to wait for each of its agent's first answers.
+    start_ms_max: u64,
     /// So many starts of agents fail from now on.
     failing_starts: u32,
     /// Agents do not get ready until they are released.
@@ -361,6 +363,11 @@ impl Fleet {
         self.lock().takes_images = true;
     }
 
+    #[allow(dead_code, reason = "for the tests of the engine")]
+    pub(crate) fn start_ms_max(&self) -> u64 {
+        self.lock().start_ms_max
+    }
+
     pub(crate) fn fail_starts(&self, count: u32) {
         self.change(|machines| machines.failing_starts = count);
     }
@@ -504,6 +511,7 @@ impl Executor for Fleet {
                 agent: None,
             };
             machines.by_id.insert(spec.execution.clone(), machine);
+            machines.start_ms_max = spec.limits.start_ms_max;
             machines.launching.0 += 1;
             machines.launching.1 = machines.launching.1.max(machines.launching.0);
         });

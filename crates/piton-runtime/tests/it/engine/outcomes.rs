@@ -4,15 +4,17 @@ use std::time::Duration;
 
 use piton_core::decide::Command;
 use piton_core::reason::Reason;
-use piton_core::resume::{AgentRestart, StartContext};
+use piton_core::resume::{AgentRestart, ContinueRun, StartContext};
 use piton_core::state::{Effect, Phase};
 use piton_core::{Code, PromptContent};
 use piton_runtime::{Engine, Error, ResumeSpec};
 use serde_json::json;
 
 use super::agentctl::HANG;
-use super::world::{CONTINUE, World, caller, count, created, kinds, until, until_named};
+use super::world::{CONTINUE, World, caller, count, created, keyed, kinds, until, until_named};
 
+/// A start that is held takes longer; what an agent that runs is asked does not.
+const SHORT: Duration = Duration::from_millis(200);
 /// Every start fails.
 const ALL: u32 = 1_000;
 
@@ -56,7 +58,7 @@ async fn a_failed_start_is_an_error_and_the_next_answer_is_about_the_next_start(
 #[tokio::test]
 async fn a_start_that_takes_longer_than_the_limit_is_pending() {
     let mut world = World::new();
-    world.start_wait = Some(Duration::from_millis(50));
+    world.settings.agent_start_timeout = SHORT;
     world.policy.agent_restart = AgentRestart::OnOpen;
     let boot = world.start("boot_1").await;
     let engine = &boot.engine;
@@ -74,6 +76,130 @@ async fn a_start_that_takes_longer_than_the_limit_is_pending() {
     let started = engine.start_agent(&caller(), &session, StartContext::Native).await.unwrap();
     assert!(!started.response.pending);
     assert!(!engine.open(&session).await.unwrap().pending);
+    world.end(boot).await;
+}
+
+/// Wants to show: a run whose continuation was asked for is continued when its agent runs, also if its
+/// start takes so long that the request was answered before; once, however often it was asked.
+#[tokio::test]
+async fn a_run_is_continued_however_late_its_agent_runs() {
+    let mut world = World::new();
+    world.settings.agent_start_timeout = SHORT;
+    let boot = world.start("boot_1").await;
+    let engine = &boot.engine;
+    let session = created(engine).await;
+    engine.prompt(&caller(), &session, HANG.to_owned()).await.unwrap();
+    until(engine, &session, |_| world.fleet.prompts().len() == 1).await;
+    world.fleet.kill();
+    until_named(engine, &session, "interrupted_startup").await;
+    world.fleet.hold_starts();
+    for _ in 0..2 {
+        let resumed = engine.resume(&keyed("r"), &session, CONTINUE).await.unwrap();
+        assert!(resumed.response.pending && !resumed.replayed, "{resumed:?}");
+    }
+    assert_eq!(count(engine, &session, "run.resumed").await, 0);
+    world.fleet.release_starts();
+    until(engine, &session, |_| world.fleet.prompts().len() == 2).await;
+    assert_eq!(count(engine, &session, "run.resumed").await, 1);
+    world.fleet.finish();
+    until_named(engine, &session, "idle").await;
+    let resumed = engine.resume(&keyed("r"), &session, CONTINUE).await.unwrap();
+    assert!(resumed.replayed && resumed.response.run_id.is_some(), "{resumed:?}");
+    world.end(boot).await;
+}
+
+/// Wants to show: with `continue_run = auto` the same holds for a client that opens the session.
+#[tokio::test]
+async fn a_run_is_continued_by_the_settings_however_late_its_agent_runs() {
+    let mut world = World::new();
+    world.settings.agent_start_timeout = SHORT;
+    world.policy.agent_restart = AgentRestart::OnOpen;
+    world.policy.continue_run = ContinueRun::Auto;
+    let boot = world.start("boot_1").await;
+    let engine = &boot.engine;
+    let session = created(engine).await;
+    engine.prompt(&caller(), &session, HANG.to_owned()).await.unwrap();
+    until(engine, &session, |_| world.fleet.prompts().len() == 1).await;
+    world.fleet.kill();
+    until_named(engine, &session, "interrupted_startup").await;
+    world.fleet.hold_starts();
+    assert!(engine.open(&session).await.unwrap().pending);
+    world.fleet.release_starts();
+    until(engine, &session, |_| world.fleet.prompts().len() == 2).await;
+    assert_eq!(count(engine, &session, "run.resumed").await, 1);
+    world.end(boot).await;
+}
+
+/// Wants to show: a prompt that is repeated under its key is no success while no agent was given it: the
+/// repetition is answered as the first request was, and as it is then.
+#[tokio::test]
+async fn a_repeated_prompt_is_answered_by_what_became_of_it() {
+    let mut world = World::new();
+    world.settings.agent_start_timeout = SHORT;
+    let boot = world.start("boot_1").await;
+    let engine = &boot.engine;
+    let session = created(engine).await;
+    world.fleet.hold_starts();
+    for replayed in [false, true] {
+        let prompted = engine.prompt(&keyed("late"), &session, "hello".to_owned()).await.unwrap();
+        assert_eq!((prompted.response.pending, prompted.replayed), (true, replayed));
+    }
+    world.fleet.release_starts();
+    until_named(engine, &session, "idle").await;
+    let prompted = engine.prompt(&keyed("late"), &session, "hello".to_owned()).await.unwrap();
+    assert_eq!((prompted.response.pending, prompted.replayed), (false, true));
+    world.end(boot).await;
+    world.fleet.kill();
+
+    world.settings.agent_start_timeout = Duration::from_secs(90);
+    let boot = world.start("boot_2").await;
+    let engine = &boot.engine;
+    let is_gone = |report: &piton_runtime::SessionReport| {
+        !report.overview.state.facts.executor.as_ref().unwrap().may_live()
+    };
+    until(engine, &session, is_gone).await;
+    world.fleet.fail_starts(ALL);
+    for _ in 0..2 {
+        let failed = engine.prompt(&keyed("lost"), &session, "lost".to_owned()).await.unwrap_err();
+        assert_eq!(failed.code(), Code::AgentError);
+    }
+    assert_eq!(count(engine, &session, "message.user").await, 2, "it is said once");
+    world.fleet.fail_starts(0);
+    engine.resume(&caller(), &session, CONTINUE).await.unwrap();
+    until_named(engine, &session, "idle").await;
+    let prompted = engine.prompt(&keyed("lost"), &session, "lost".to_owned()).await.unwrap();
+    assert_eq!((prompted.response.pending, prompted.replayed), (false, true));
+    let prompts = world.fleet.prompts();
+    assert_eq!(prompts.len(), 2, "{prompts:?}");
+    assert_eq!(prompts[1].matches("lost").count(), 1, "{prompts:?}");
+    world.end(boot).await;
+}
+
+/// Wants to show: an agent may take as much longer for its first answers as the setting is longer than by
+/// default, and requests wait as long; a new setting counts from then on.
+#[tokio::test]
+async fn a_start_may_take_as_long_as_the_setting_says() {
+    let mut world = World::new();
+    let boot = world.start("boot_1").await;
+    let engine = &boot.engine;
+    let session = created(engine).await;
+    engine.start_agent(&caller(), &session, StartContext::Native).await.unwrap();
+    let usual = world.fleet.start_ms_max();
+    let longer = Duration::from_mins(5);
+    let by = longer - world.settings.agent_start_timeout;
+    world.settings.agent_start_timeout = longer;
+    engine.reconfigure(world.settings, world.policy).unwrap();
+    let other = created(engine).await;
+    engine.start_agent(&caller(), &other, StartContext::Native).await.unwrap();
+    assert_eq!(u128::from(world.fleet.start_ms_max() - usual), by.as_millis());
+    world.settings.agent_start_timeout = SHORT;
+    engine.reconfigure(world.settings, world.policy).unwrap();
+    world.fleet.hold_starts();
+    let last = created(engine).await;
+    let pending = engine.start_agent(&caller(), &last, StartContext::Native).await.unwrap();
+    assert!(pending.response.pending);
+    assert_eq!(world.fleet.start_ms_max(), usual, "no agent is given up sooner");
+    world.fleet.release_starts();
     world.end(boot).await;
 }
 

@@ -26,8 +26,6 @@ pub(crate) struct World {
     pub(crate) fleet: Fleet,
     pub(crate) policy: Policy,
     pub(crate) settings: Settings,
-    /// How long requests wait for a start; `None`: as usual.
-    pub(crate) start_wait: Option<Duration>,
 }
 
 #[derive(Debug, Default)]
@@ -52,7 +50,7 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let settings = Settings::default();
         let fleet = Fleet::default();
-        Self { folder, alive: Arc::default(), fleet, policy, settings, start_wait: None }
+        Self { folder, alive: Arc::default(), fleet, policy, settings }
     }
 
     pub(crate) fn data(&self) -> &Path {
@@ -79,8 +77,7 @@ impl World {
             Profile::configured("echo", vec!["echo-agent".to_owned()]),
             Profile::configured("other", vec!["other-agent".to_owned(), "{session}".to_owned()]),
         ];
-        let mut options = EngineOptions::new(service, self.data());
-        options.start_wait = self.start_wait.unwrap_or(options.start_wait);
+        let options = EngineOptions::new(service, self.data());
         (EngineOptions { profiles, policy: self.policy, ..options }, id)
     }
 
