@@ -64,6 +64,35 @@ pub struct Truncated {
     pub missing_bytes: u64,
 }
 
+impl From<PermissionRequest> for permission::PermissionRequest {
+    fn from(request: PermissionRequest) -> Self {
+        let mut whole = Self::default();
+        whole.tool = request.tool;
+        whole.kind = request.kind;
+        whole.title = request.title;
+        whole.command = request.command;
+        whole.arguments = request.arguments;
+        let places = request.locations.into_iter();
+        whole.locations =
+            places.map(|Location { path, line }| permission::Location { path, line }).collect();
+        let diffs = request.diffs.into_iter();
+        whole.diffs = diffs
+            .map(|Diff { path, old_text, new_text }| permission::Diff { path, old_text, new_text })
+            .collect();
+        whole.text = request.text;
+        let options = request.options.into_iter();
+        whole.options = options
+            .map(|PermissionOption { option_id, name, kind }| permission::PermissionOption {
+                option_id,
+                name,
+                kind,
+            })
+            .collect();
+        whole.missing_bytes = request.truncated.map_or(0, |truncated| truncated.missing_bytes);
+        whole
+    }
+}
+
 impl From<permission::PermissionRequest> for PermissionRequest {
     fn from(request: permission::PermissionRequest) -> Self {
         let missing_bytes = request.missing_bytes;

@@ -9,7 +9,7 @@ use piton_core::state::{Lease, Run, Wait, WaitToken};
 use piton_core::status::Name;
 use piton_core::{Timestamp, overview};
 use piton_runtime::View;
-use piton_store::{Detail, Store};
+use piton_store::Detail;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -65,6 +65,8 @@ pub(crate) struct OpenWait {
     pub(crate) wait: Wait,
     /// As it was asked; `None` if it is not there any more.
     pub(crate) question: Option<Value>,
+    /// Of a permission: all of what is asked for, with what the agent said of the tool call since.
+    pub(crate) permission: Option<PermissionRequest>,
 }
 
 /// A wait, and whether its token could still answer it.
@@ -77,17 +79,23 @@ pub(crate) struct WaitLine {
 
 impl OpenWait {
     pub(crate) async fn read(
-        store: &dyn Store,
+        view: &View,
         session: &SessionId,
         run: &Run,
         id: &WaitId,
         wait: &Wait,
     ) -> Result<Self> {
         let after = wait.since_seq.saturating_sub(1);
-        let records = store.read(session, after, 1, Detail::Full).await?;
+        let records = view.store().read(session, after, 1, Detail::Full).await?;
         let question = records.first().and_then(|record| record.content_field("question"));
+        let permission = match question.as_ref().filter(|_| wait.kind == WaitKind::Permission) {
+            Some(question) => {
+                Some(view.permission_request(session, wait.since_seq, question).await)
+            }
+            None => None,
+        };
         let run_id = run.run_id.clone();
-        Ok(Self { id: id.clone(), run_id, wait: wait.clone(), question })
+        Ok(Self { id: id.clone(), run_id, wait: wait.clone(), question, permission })
     }
 
     /// As the API spells it.
@@ -97,19 +105,16 @@ impl OpenWait {
             run_id: self.run_id.clone(),
             wait: self.wait.clone(),
             question: self.question.clone(),
-            permission: self.permission(),
+            permission: self.permission.clone(),
         };
         WaitLine { wait: status::Wait::new(session, &open), token: self.wait.token }
     }
 
-    /// Of a permission: all of what is asked for.
-    fn permission(&self) -> Option<PermissionRequest> {
-        let question = self.question.as_ref().filter(|_| self.wait.kind == WaitKind::Permission);
-        question.map(|question| PermissionRequest::new(question, []))
-    }
-
     pub(crate) fn question_text(&self) -> String {
-        self.question.as_ref().map_or_else(String::new, question_words)
+        match &self.permission {
+            Some(request) => request.title.clone(),
+            None => self.question.as_ref().map_or_else(String::new, question_words),
+        }
     }
 
     pub(crate) fn is_overdue(&self, now: Timestamp) -> bool {

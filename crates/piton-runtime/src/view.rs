@@ -10,7 +10,7 @@ use piton_core::event::WaitKind;
 use piton_core::id::{BootId, SessionId, TaskId, WaitId};
 use piton_core::mcp::McpServer;
 use piton_core::overview::{ErrorCause, OpenWait, Overview};
-use piton_core::permission::PermissionRequest;
+use piton_core::permission::{PermissionRequest, asked_call, update_of_intent};
 use piton_core::reason::Reason;
 use piton_core::resume::{self, Abilities};
 use piton_core::state::{Executor, ExecutorStatus, Facts, Info, Run};
@@ -150,14 +150,25 @@ impl View {
             }
         };
         if let (WaitKind::Permission, Some(question)) = (open.wait.kind, &question) {
-            let updates = self.later_updates(session, open.since_seq(), question).await;
-            let request = PermissionRequest::new(question, &updates);
+            let request = self.permission_request(session, open.since_seq(), question).await;
             open.permission = Some(request.limited(bytes_max));
         }
         let question_bytes_max =
             if bytes_max == usize::MAX { bytes_max } else { QUESTION_BYTES_MAX };
         open.question =
             question.filter(|question| question.to_string().len() <= question_bytes_max);
+    }
+
+    /// All of what a question of a permission asks for, with what the agent said of its call since.
+    /// `asked`: the record of the question.
+    pub async fn permission_request(
+        &self,
+        session: &SessionId,
+        asked: Seq,
+        question: &Value,
+    ) -> PermissionRequest {
+        let updates = self.later_updates(session, asked, question).await;
+        PermissionRequest::new(question, &updates)
     }
 
     async fn question(&self, session: &SessionId, seq: Seq) -> Result<Option<Value>> {
@@ -167,18 +178,22 @@ impl View {
 
     /// What the agent said of a question's tool call after it had asked, among the next records.
     async fn later_updates(&self, session: &SessionId, asked: Seq, question: &Value) -> Vec<Value> {
-        let Some(call_id) = question["call_id"].as_str() else { return Vec::new() };
+        let Some(call_id) = asked_call(question) else { return Vec::new() };
         let later = self.store.read(session, asked, UPDATES_READ_MAX, Detail::Headers).await;
         let mut updates = Vec::new();
         for record in later.unwrap_or_default() {
-            let is_update = matches!(record.event(), Ok(Event::ToolUpdated(e))
-                if e.call_id.as_str() == call_id);
-            if !is_update {
-                continue;
-            }
+            let event = record.event();
+            let said_in = match &event {
+                Ok(Event::ToolUpdated(e)) if e.call_id.as_str() == call_id => "update",
+                Ok(Event::ToolIntent(e)) if e.call_id.as_str() == call_id => "arguments",
+                _ => continue,
+            };
             let read = self.store.read(session, record.seq - 1, 1, Detail::Full).await;
-            let read = read.ok().and_then(|read| read.first()?.content_field("update"));
-            updates.extend(read);
+            let said = read.ok().and_then(|read| read.first()?.content_field(said_in));
+            match &event {
+                Ok(Event::ToolIntent(e)) => updates.push(update_of_intent(&e.name, said)),
+                _ => updates.extend(said),
+            }
         }
         updates
     }

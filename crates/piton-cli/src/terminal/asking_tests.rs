@@ -2,6 +2,7 @@ use piton_core::permission::PermissionRequest;
 use serde_json::json;
 
 use super::*;
+use crate::commands::chat::screen::Asked;
 use crate::terminal::rows::plain;
 
 const DELAY: Duration = Duration::from_millis(300);
@@ -13,7 +14,8 @@ fn asking_of(command: &str) -> Asking {
             {"optionId": "n", "name": "Reject", "kind": "reject_once"}]});
     let request = PermissionRequest::new(&question, []);
     let options = request.options.iter().map(|o| (o.option_id.clone(), o.name.clone())).collect();
-    Asking::new(Question { wait_id: "wait_1".to_owned(), request, options }, false)
+    let asked = Asked::default();
+    Asking::new(Question { wait_id: "wait_1".to_owned(), request, options, asked }, false)
 }
 
 fn text(rows: &[Row]) -> String {

@@ -360,6 +360,9 @@ impl Conversation {
 
     fn tool(&mut self, kind: &str, record: &Value) {
         self.has_past = true;
+        for question in &mut self.questions {
+            question.hear(record);
+        }
         let call = record["call_id"].as_str().unwrap_or_default();
         if kind == "tool.intent" {
             self.end_messages();

@@ -3,7 +3,7 @@
 use piton_core::permission::PermissionRequest;
 use serde_json::{Value, json};
 
-use crate::commands::chat::screen::{self, Question};
+use crate::commands::chat::screen::{self, Asked, Question};
 
 /// The kind of request that such a question is.
 pub(crate) const KIND: &str = "human";
@@ -19,7 +19,8 @@ pub(crate) fn question(record: &Value) -> Option<Question> {
     text.clone_into(&mut request.title);
     let options = request.options.iter();
     let options = options.map(|option| (option.option_id.clone(), option.name.clone())).collect();
-    Some(Question { wait_id: record["wait_id"].as_str()?.to_owned(), request, options })
+    let asked = Asked::default();
+    Some(Question { wait_id: record["wait_id"].as_str()?.to_owned(), request, options, asked })
 }
 
 /// A graph asks, not an agent.

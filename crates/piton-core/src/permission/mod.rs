@@ -9,6 +9,9 @@ mod glob;
 mod request;
 mod rules;
 
-pub use request::{Diff, Location, PermissionOption, PermissionRequest, normal_answer};
+pub use request::{
+    Diff, Location, PermissionOption, PermissionRequest, asked_call, normal_answer,
+    update_of_intent,
+};
 pub(crate) use request::{capped, option_id};
 pub use rules::{Action, AskReason, InvalidRule, Rule, RuleDecision, Rules, Subject};

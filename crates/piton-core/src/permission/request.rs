@@ -146,7 +146,7 @@ impl PermissionRequest {
             (_, Some(command), _) => command.clone(),
             (Some(tool), None, Some(path)) => format!("{tool} {path}"),
             (Some(tool), None, None) => tool,
-            (None, None, Some(path)) => path,
+            (None, None, Some(path)) => format!("use {path}"),
             (None, None, None) => match question {
                 Value::Null => String::new(),
                 Value::String(question) => question.clone(),
@@ -265,6 +265,18 @@ fn diff(part: &Value) -> Option<Diff> {
 fn content_text(part: &Value) -> Option<String> {
     let content = part.get("content")?;
     text(content, "text")
+}
+
+/// The tool call that a question is about, by the id that it has in the log.
+pub fn asked_call(question: &Value) -> Option<&str> {
+    let of_agent = || question.get("toolCall")?.get("toolCallId");
+    question.get("call_id").or_else(of_agent).and_then(Value::as_str)
+}
+
+/// What the beginning of a tool call says, as an update of it: some agents ask first, and begin the call
+/// then.
+pub fn update_of_intent(name: &str, arguments: Option<Value>) -> Value {
+    json!({"title": name, "rawInput": arguments})
 }
 
 /// The options of a question, in either spelling of their ids.
@@ -413,6 +425,26 @@ mod tests {
         assert_eq!(ids, ["a", "r"]);
         assert_eq!(request.options[1].name, "r");
         assert_eq!(request.paths(), ["/w/a.txt"]);
+    }
+
+    #[test]
+    fn a_path_of_an_unknown_tool_is_no_request_by_itself() {
+        let question = json!({"toolCall": {"toolCallId": "c", "title": "/w/a.txt", "kind": "other",
+            "locations": [{"path": "/w/a.txt"}]}, "options": offered()});
+        assert_eq!(PermissionRequest::new(&question, []).title, "use /w/a.txt");
+    }
+
+    #[test]
+    fn a_call_that_begins_after_the_question_is_a_part_of_the_request() {
+        let question = json!({"toolCall": {"toolCallId": "c", "title": "/w/a.txt", "kind": "other",
+            "locations": [{"path": "/w/a.txt"}]}, "options": offered()});
+        assert_eq!(asked_call(&question), Some("c"));
+        let begun = update_of_intent("Shell", Some(json!({"command": "rm a.txt"})));
+        let request = PermissionRequest::new(&question, [&begun]);
+        assert_eq!(request.command.as_deref(), Some("rm a.txt"));
+        let mut named = question;
+        named["call_id"] = "call_7".into();
+        assert_eq!(asked_call(&named), Some("call_7"), "its name in the log counts");
     }
 
     #[test]

@@ -72,6 +72,12 @@ impl Asking {
         }
     }
 
+    /// The same question, which asks for more now: all of it is shown again. Keys go where they went.
+    pub(super) fn again(self) -> Self {
+        let Self { question, is_typing, .. } = self;
+        Self { is_typing, ..Self::new(question) }
+    }
+
     /// Shows the next part, and the options if that was all. Keys do not count from here on.
     pub(super) fn draw(&mut self, screen: &mut Screen, ui: &mut Ui) -> Result<()> {
         let options = self.question.options.len();
@@ -177,12 +183,14 @@ const PASTE: &[u8] = b"\x1b[200~";
 mod tests {
     use piton_core::permission::PermissionRequest;
 
+    use super::super::screen::Asked;
     use super::*;
 
     fn asking() -> Asking {
         let options = vec![("y".to_owned(), "Yes".to_owned()), ("n".to_owned(), "No".to_owned())];
         let request = PermissionRequest::default();
-        let question = Question { wait_id: "wait_1".to_owned(), request, options };
+        let asked = Asked::default();
+        let question = Question { wait_id: "wait_1".to_owned(), request, options, asked };
         Asking {
             question,
             rows: VecDeque::new(),

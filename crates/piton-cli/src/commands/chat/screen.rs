@@ -6,7 +6,7 @@ use piton_api::record::FlatRecord;
 use piton_core::event::{Event, MessageDelta, PermissionDecided, ToolStatus};
 use piton_core::id::WaitId;
 use piton_core::interruption::Activity;
-use piton_core::permission::PermissionRequest;
+use piton_core::permission::{PermissionRequest, asked_call, update_of_intent};
 use piton_core::reason::Reason;
 use piton_core::resume::{self, Context};
 use piton_core::spool::{Channel, OpenedAs};
@@ -35,6 +35,9 @@ fn ends_card(event: &Event) -> bool {
     )
 }
 
+/// Of one question, as many updates are taken over.
+const UPDATES_MAX: usize = 64;
+
 /// A question that waits for an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Question {
@@ -42,9 +45,40 @@ pub(crate) struct Question {
     pub(crate) request: PermissionRequest,
     /// Ids and names.
     pub(crate) options: Vec<(String, String)>,
+    pub(crate) asked: Asked,
+}
+
+/// What a question was made of: itself, and what the agent said of its tool call after it had asked.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Asked {
+    question: Value,
+    updates: Vec<Value>,
 }
 
 impl Question {
+    /// Takes over what a record says of the tool call that is asked about. Whether more, or something
+    /// else, is asked for now: then it must be shown again before a key answers it.
+    pub(crate) fn hear(&mut self, record: &Value) -> bool {
+        let said = match record["kind"].as_str() {
+            Some("tool.updated") => record["update"].clone(),
+            Some("tool.intent") => {
+                let name = record["name"].as_str().unwrap_or_default();
+                update_of_intent(name, Some(record["arguments"].clone()))
+            }
+            _ => return false,
+        };
+        let Asked { question, updates } = &mut self.asked;
+        let is_ours = asked_call(question).is_some_and(|call| record["call_id"] == call);
+        if !is_ours || !said.is_object() || updates.len() >= UPDATES_MAX {
+            return false;
+        }
+        updates.push(said);
+        let request = PermissionRequest::new(question, &*updates);
+        let is_other = request != self.request;
+        self.request = request;
+        is_other
+    }
+
     /// The option that a key chooses.
     pub(super) fn option(&self, key: u8) -> Option<&str> {
         let at = usize::from(key.checked_sub(b'1')?);
@@ -347,7 +381,8 @@ pub(crate) fn question(record: &impl Borrow<Value>) -> Option<Question> {
     let request = PermissionRequest::new(&record["question"], []);
     let options = request.options.iter();
     let options = options.map(|option| (option.option_id.clone(), option.name.clone())).collect();
-    Some(Question { wait_id: record["wait_id"].as_str()?.to_owned(), request, options })
+    let asked = Asked { question: record["question"].clone(), updates: Vec::new() };
+    Some(Question { wait_id: record["wait_id"].as_str()?.to_owned(), request, options, asked })
 }
 
 /// How a wait ended, by the record that ended it: the option's name, if one was chosen.
@@ -402,11 +437,37 @@ mod tests {
     }
 
     #[test]
+    fn what_is_said_of_the_call_later_is_a_part_of_the_question() {
+        let options = json!([{"optionId": "y", "kind": "allow_once"}]);
+        let asked = json!({"kind": "run.waiting", "wait_id": "wait_1", "question": {
+            "call_id": "c1", "options": options, "call": {"name": "edit", "kind": "edit"},
+            "toolCall": {"title": "/w/a", "locations": [{"path": "/w/a"}]}}});
+        let mut question = question(&asked).unwrap();
+        let update = |call: &str, said: Value| json!({"kind": "tool.updated", "call_id": call, "update": said});
+        let diff = json!({"content": [{"type": "diff", "path": "/w/a", "newText": "x"}]});
+        assert!(!question.hear(&update("c2", diff.clone())), "of another call");
+        assert!(!question.hear(&update("c1", json!({"status": "in_progress"}))), "nothing new");
+        assert_eq!(question.request.diffs.len(), 0);
+        assert!(question.hear(&update("c1", diff.clone())));
+        assert_eq!(question.request.diffs.len(), 1);
+        assert!(!question.hear(&update("c1", diff)), "the same again");
+        // Of a call that begins when its permission is asked for already.
+        let mut begins = self::question(&json!({"kind": "run.waiting", "wait_id": "wait_2",
+            "question": {"toolCall": {"toolCallId": "c3", "title": "/w/a"}, "options": options}}))
+        .unwrap();
+        let intent = json!({"kind": "tool.intent", "call_id": "c3", "name": "Shell",
+            "arguments": {"command": "rm a"}});
+        assert!(begins.hear(&intent));
+        assert_eq!(begins.request.command.as_deref(), Some("rm a"));
+    }
+
+    #[test]
     fn a_wrong_key_shows_the_right_ones() {
         let asked = |count: usize| Question {
             wait_id: "wait_1".to_owned(),
             request: PermissionRequest::default(),
             options: vec![("y".to_owned(), "Yes".to_owned()); count],
+            asked: Asked::default(),
         };
         let call = Call::default();
         let keys = |count: usize| asked(count).keys(&call);
@@ -421,6 +482,7 @@ mod tests {
             wait_id: "wait_1".to_owned(),
             request: PermissionRequest::default(),
             options: vec![("y".to_owned(), "Yes,\x1b[2J do".to_owned())],
+            asked: Asked::default(),
         };
         let words = |answer: Value| {
             answer_words(&question.options, &json!({"kind": "run.resumed", "answer": answer}))

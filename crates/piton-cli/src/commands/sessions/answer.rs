@@ -68,6 +68,8 @@ struct Asked {
     wait: Wait,
     /// All of it; null if it was taken out of the log.
     question: Value,
+    /// What is asked for.
+    request: PermissionRequest,
     /// Ids and names.
     options: Vec<(String, String)>,
 }
@@ -139,12 +141,14 @@ async fn read(client: &Client, wait: Wait) -> Result<Asked> {
     let query = RecordQuery { after: Some(wait.since_seq.saturating_sub(1)), limit: Some(1) };
     let page = client.records(&wait.session_id, &query).await?;
     let question = page.records.first().map_or(Value::Null, |record| record["question"].clone());
-    Ok(Asked { wait, options: options(&question), question })
-}
-
-fn options(question: &Value) -> Vec<(String, String)> {
-    let options = PermissionRequest::new(question, []).options;
-    options.into_iter().map(|option| (option.option_id, option.name)).collect()
+    // With what the agent said of the tool call since.
+    let request = match client.wait(&wait.wait_id).await?.permission {
+        Some(request) => request.into(),
+        None => PermissionRequest::new(&question, []),
+    };
+    let options = request.options.iter();
+    let options = options.map(|option| (option.option_id.clone(), option.name.clone())).collect();
+    Ok(Asked { wait, question, request, options })
 }
 
 /// What was answered; `None` if nothing was.
@@ -162,7 +166,7 @@ fn given(asked: &Asked, args: Args) -> Result<Option<Value>> {
     if asked.options.is_empty() {
         return Ok(Some(json!(text)));
     }
-    let by_kind = || by_kind(&asked.question, &text);
+    let by_kind = || by_kind(&asked.request, &text);
     choose(&asked.options, &text)
         .map(str::to_owned)
         .or_else(by_kind)
@@ -179,15 +183,15 @@ fn given(asked: &Asked, args: Args) -> Result<Option<Value>> {
 }
 
 /// `allow` and `reject` mean the option that counts once.
-fn by_kind(question: &Value, text: &str) -> Option<String> {
+fn by_kind(request: &PermissionRequest, text: &str) -> Option<String> {
     let kind = match text {
         "allow" => "allow_once",
         "reject" => "reject_once",
         _ => return None,
     };
-    let options = PermissionRequest::new(question, []).options;
-    let mut found = options.into_iter().filter(|option| option.kind.as_deref() == Some(kind));
-    found.next().map(|option| option.option_id)
+    let mut options = request.options.iter();
+    let found = options.find(|option| option.kind.as_deref() == Some(kind));
+    found.map(|option| option.option_id.clone())
 }
 
 /// The option that a text names: an id counts before a number, a number before a name.
@@ -206,7 +210,7 @@ pub(super) fn choose<'a>(options: &'a [(String, String)], text: &str) -> Option<
 }
 
 fn print(ui: &mut Ui, asked: &Asked, answer: Option<&Value>, replayed: bool) -> Result<Exit> {
-    let Asked { wait, question, options } = asked;
+    let Asked { wait, question, request, options } = asked;
     let Wait { session_id: session, wait_id, kind, deadline_at, .. } = wait;
     if ui.json {
         let options: Vec<Value> =
@@ -221,7 +225,7 @@ fn print(ui: &mut Ui, asked: &Asked, answer: Option<&Value>, replayed: bool) -> 
         ui.line(format_args!("{wait_id} of session {session} is answered."))?;
         return Ok(Exit::Good);
     }
-    for (tone, line) in permission_text::lines(&PermissionRequest::new(question, [])) {
+    for (tone, line) in permission_text::lines(request) {
         ui.line(ui.paint(tone, &line))?;
     }
     for (at, (id, name)) in options.iter().enumerate() {

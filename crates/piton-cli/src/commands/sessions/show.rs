@@ -123,7 +123,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let mut waits = Vec::new();
     if let Some(run) = &state.facts.run {
         for (wait_id, wait) in &run.waits {
-            waits.push(OpenWait::read(&**view.store(), &id, run, wait_id, wait).await?);
+            waits.push(OpenWait::read(&view, &id, run, wait_id, wait).await?);
         }
     }
     let mut queued = Vec::new();

@@ -115,7 +115,7 @@ impl Waits {
         }
         let Some(run) = run else { return Ok(()) };
         for (wait_id, wait) in &run.waits {
-            let open = OpenWait::read(&**view.store(), id, run, wait_id, wait).await?;
+            let open = OpenWait::read(view, id, run, wait_id, wait).await?;
             self.open.push((id.clone(), open));
         }
         Ok(())
@@ -148,7 +148,8 @@ fn print_full(ui: &mut Ui, mut waits: Waits) -> Result<Exit> {
     for (session, wait) in &waits.open {
         let kind = show::wait_kind(wait.wait.kind);
         ui.line(format_args!("{} of session {session} ({kind})", wait.id))?;
-        let request = PermissionRequest::new(wait.question.as_ref().unwrap_or(&Value::Null), []);
+        let asked = || PermissionRequest::new(wait.question.as_ref().unwrap_or(&Value::Null), []);
+        let request = wait.permission.clone().unwrap_or_else(asked);
         for (tone, line) in permission_text::lines(&request) {
             ui.line(ui.paint(tone, &line))?;
         }

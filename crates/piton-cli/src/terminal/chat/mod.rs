@@ -440,6 +440,14 @@ impl<'a> Chat<'a> {
         if self.asking.as_ref().is_some_and(|asking| !is_open(&asking.question.wait_id)) {
             self.asking = None;
         }
+        if let Some(asking) = &self.asking
+            && let Some(now) = open.iter().find(|now| now.wait_id == asking.question.wait_id)
+            && now.request != asking.question.request
+        {
+            // Shown again from its beginning, and keys count anew.
+            let has_draft = asking.is_typing() || !self.editor.is_empty();
+            self.asking = Some(Asking::new(now.clone(), has_draft));
+        }
         if let Purpose::Rejection { wait_id, .. } | Purpose::Answer { wait_id } = &self.purpose
             && !is_open(wait_id)
         {

@@ -286,7 +286,14 @@ async fn open_question(
     };
     let query = RecordQuery { after: Some(wait.since_seq.saturating_sub(1)), limit: Some(1) };
     let page = client.records(session, &query).await?;
-    Ok(page.records.first().and_then(|record| human::question(record)))
+    let mut question = page.records.first().and_then(|record| human::question(record));
+    if let Some(question) = &mut question
+        && let Some(request) = client.wait(&wait.wait_id).await?.permission
+    {
+        // With what the agent said of the call since.
+        question.request = request.into();
+    }
+    Ok(question)
 }
 
 fn help(columns: usize) -> Picture {

@@ -3,8 +3,11 @@
 
 use std::path::PathBuf;
 
+use serde_json::{Value, json};
+
 use crate::server::drawn::{chat, drawn, let_keys_count};
 use crate::server::pty::{Home, Terminal};
+use crate::server::world::World;
 
 /// A chat with a config file of its own, at a request that runs a command.
 fn asked(home: &Home, command: &str) -> (Terminal, PathBuf) {
@@ -180,4 +183,67 @@ fn a_dragged_image_goes_with_the_prompt() {
     chat.sees_text("[image image/png");
     chat.type_in("\x04");
     assert!(chat.ends().0);
+}
+
+/// Wants to show: what an agent says of its call after it asked is a part of the request for every client:
+/// the API, `sessions waits` and `answer`, and both terminals, which show it again before a key counts.
+#[test]
+fn what_is_said_after_the_question_is_shown_before_it_can_be_allowed() {
+    let mut world = World::new();
+    let session = world.session();
+    let status = world.when(&session, |status| status["executor"]["agent_session_id"].is_string());
+    let of_agent = &status["executor"]["agent_session_id"];
+    let raw = |message: Value| format!("raw {message}\n");
+    let update = |update: Value| {
+        let params = json!({"sessionId": of_agent, "update": update});
+        raw(json!({"jsonrpc": "2.0", "method": "session/update", "params": params}))
+    };
+    let changed = |text: &str| {
+        let diff =
+            json!({"type": "diff", "path": "/w/a.txt", "oldText": "old line", "newText": text});
+        update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "c1", "content": [diff]}))
+    };
+    let options = json!([{"optionId": "y", "name": "Allow", "kind": "allow_once"}]);
+    let question = json!({"sessionId": of_agent, "options": options, "toolCall": {
+        "toolCallId": "c1", "title": "/w/a.txt", "locations": [{"path": "/w/a.txt"}]}});
+    let asked = json!({"jsonrpc": "2.0", "id": "ask-1", "method": "session/request_permission",
+        "params": question});
+    let begins = json!({"sessionUpdate": "tool_call", "toolCallId": "c1", "title": "edit",
+        "kind": "edit", "status": "pending", "rawInput": {}});
+    let prompt = [
+        update(begins),
+        raw(asked),
+        changed("first change"),
+        "wait 4000\n".to_owned(),
+        changed("second change"),
+        "wait 60000".to_owned(),
+    ];
+    world.prompt(&session, &prompt.concat());
+    let has_diff = |status: &Value| status["waits"][0]["permission"]["diffs"][0].is_object();
+    let status = world.when(&session, has_diff);
+    let mut plain = Terminal::run(world.command(&["attach", "--plain", &session]));
+    let mut drawn = Terminal::run_sized(drawn(world.command(&["attach", &session])), 30, 100);
+    let wait = status["waits"][0]["wait_id"].as_str().unwrap();
+    assert_eq!(status["waits"][0]["permission"]["title"], "edit /w/a.txt");
+    plain.shows("+ second change");
+    drawn.sees_text("+ second change");
+    let path = format!("/api/v1/waits/{wait}");
+    let whole = world.get(&path).good()["permission"].clone();
+    assert_eq!(whole["diffs"][0]["new_text"], "second change", "{whole}");
+    assert_eq!(world.json(&["sessions", "waits", &session])["permission"], whole);
+    for arguments in [&["sessions", "waits", "--full"] as &[&str], &["sessions", "answer", wait]] {
+        let shown = world.command(arguments).output().unwrap();
+        let shown = String::from_utf8(shown.stdout).unwrap();
+        for line in ["? edit /w/a.txt", "- old line", "+ second change"] {
+            assert!(shown.contains(line), "{arguments:?}: {line} is not in {shown}");
+        }
+    }
+    let_keys_count();
+    plain.type_in("1");
+    plain.shows("  -> Allow");
+    drawn.sees("the answer", |screen| screen.contains("→ "));
+    for mut terminal in [plain, drawn] {
+        terminal.type_in("\x03\x03");
+        terminal.ends();
+    }
 }

@@ -326,7 +326,15 @@ impl<'a> Talk<'a> {
             return Ok(());
         }
         let Some(question) = self.questions.pop_front() else { return Ok(()) };
-        let mut asking = Asking::new(question);
+        self.draw_asking(Asking::new(question))
+    }
+
+    /// Puts a question on the screen that was there and asks for more now.
+    fn ask_again(&mut self, asking: Asking) -> Result<()> {
+        self.draw_asking(asking.again())
+    }
+
+    fn draw_asking(&mut self, mut asking: Asking) -> Result<()> {
         self.keys.settle();
         if !self.ui.json {
             asking.draw(&mut self.screen, self.ui)?;

@@ -6,7 +6,10 @@ use piton_core::id::WaitId;
 use piton_core::reason::Reason;
 use piton_core::spool::Channel;
 
+use std::borrow::Borrow as _;
+
 use super::{CtrlC, POLL_INTERVAL, Rejecting, Talk, Until};
+use crate::commands::chat::asking::Asking;
 use crate::commands::chat::outcome::Outcome;
 use crate::commands::chat::screen::{Question, question};
 use crate::error::{Exit, Result};
@@ -56,6 +59,14 @@ impl Talk<'_> {
                 self.screen.line(self.ui, Tone::Attention, &title)?;
             }
             self.questions.push_back(question);
+        }
+        for question in &mut self.questions {
+            question.hear(record.borrow());
+        }
+        let asks_for_more = |asking: &mut Asking| asking.question.hear(record.borrow());
+        if let Some(asking) = self.asking.take_if(asks_for_more) {
+            self.remark("the request says more now:")?;
+            self.ask_again(asking)?;
         }
         let runs = !self.open_runs.is_empty();
         if !runs {
