@@ -123,8 +123,8 @@ impl Error {
     pub(crate) fn to_json(&self, call: &Call) -> Value {
         json!({"error": {
             "code": self.code.map(Code::as_str),
-            "message": self.message,
-            "causes": self.causes,
+            "message": call.spelled(&self.message),
+            "causes": self.causes.iter().map(|cause| call.spelled(cause)).collect::<Vec<_>>(),
             "hint": self.hint.as_deref().map(|hint| call.spelled(hint)),
             "page": self.code.map(page),
         }})
@@ -132,8 +132,8 @@ impl Error {
 
     /// The parts of the text: a label and what follows it.
     pub(crate) fn lines(&self, call: &Call) -> Vec<(&'static str, String)> {
-        let mut lines = vec![("Error", self.message.clone())];
-        lines.extend(self.causes.iter().map(|cause| ("Caused by", cause.clone())));
+        let mut lines = vec![("Error", call.spelled(&self.message))];
+        lines.extend(self.causes.iter().map(|cause| ("Caused by", call.spelled(cause))));
         lines.extend(self.hint.iter().map(|hint| ("Hint", call.spelled(hint))));
         lines.extend(self.code.map(|code| ("Code", format!("{code} (piton explain {code})"))));
         lines
@@ -282,6 +282,12 @@ mod tests {
         assert_eq!(known.code(), Some(Code::WaitNotFound));
         assert_eq!(known.message(), "There is no wait w: really");
         assert_eq!(hint(&known), hint_for(Code::WaitNotFound), "the command line's own words");
+        let elsewhere = Call::on(std::path::Path::new("/elsewhere"));
+        let choice = problem(
+            &json!({"code": "wait_not_found", "detail": "Retry: `piton sessions resume s`"}),
+        );
+        let message = &choice.lines(&elsewhere)[0].1;
+        assert!(message.contains(" --data /elsewhere sessions resume s`"), "{message}");
         let special = problem(&json!({"code": "wait_not_found", "hint": "Do that."}));
         assert_eq!(hint(&special), "Do that.");
         // A newer server's code is not known here; its hint is.

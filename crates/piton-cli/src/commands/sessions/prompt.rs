@@ -21,7 +21,7 @@ Examples:
   piton sessions prompt SESSION 'what is wrong here?' --attach shot.png
   piton attach SESSION                            See what it answers
 
-JSON: one object: session, run_id, message_id, queued, position.";
+JSON: one object: session, run_id, message_id, pending, queued, position.";
 
 /// The longest prompt that is read; the server takes no more.
 const PROMPT_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -56,6 +56,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
             "session": id,
             "run_id": accepted.run_id,
             "message_id": accepted.message_id,
+            "pending": accepted.pending,
             "queued": accepted.queued,
             "position": accepted.position,
         }))?;
@@ -64,6 +65,10 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         ui.line(format_args!(
             "Prompt {message} of session {id} is queued at position {position}."
         ))?;
+    } else if accepted.pending {
+        // Whether the prompt is delivered is not known yet.
+        ui.line(format_args!("Run {} of session {id} is starting.", accepted.run_id))?;
+        ui.note("The agent still starts; `piton sessions show` says what becomes of it")?;
     } else {
         ui.line(format_args!("Run {} of session {id} has begun.", accepted.run_id))?;
     }

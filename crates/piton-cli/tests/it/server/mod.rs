@@ -41,6 +41,7 @@ pub(crate) mod settings;
 mod socket;
 mod sockets;
 mod streams;
+mod stuck;
 pub(crate) mod terminal;
 mod tls;
 mod watching;
