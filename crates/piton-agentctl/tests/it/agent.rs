@@ -62,6 +62,22 @@ async fn ready(world: &World, args: &[&str]) -> (Run, piton_exec::client::Stream
     (run, stream)
 }
 
+/// Wants to show: agentctl says what its agent advertised, and that the workspace needs no agent.
+#[tokio::test]
+async fn the_capabilities_are_those_that_the_agent_advertised() {
+    for (options, resumes) in [(&[] as &[&str], true), (&["--no-load", "--no-resume"], false)] {
+        let world = World::new();
+        let run = world.launch().await;
+        let before = run.client(1).capabilities().await.unwrap();
+        assert_eq!((before.supports_session_resume, before.supports_workspace_only), (false, true));
+        let mut stream = run.stream(1, 0).await;
+        act(&run, "start", Act::Start(echo(options))).await.unwrap();
+        entries_until(&mut stream, is_ready).await;
+        let offered = run.client(1).capabilities().await.unwrap();
+        assert_eq!(offered.supports_session_resume, resumes, "{options:?}: {offered:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_prompt_is_answered_and_a_second_agent_refused() {
     let world = World::new();

@@ -31,3 +31,10 @@ fn no_dependency_is_built_twice() {
     let without = packages(&["-p", "piton-cli", "-e", "normal,build"]);
     assert!(without.difference(&test).count() > 0, "`test-deps` is not needed any more");
 }
+
+/// Wants to show: the system's keychain can be the source of a key in the program as it ships.
+#[test]
+fn the_keychain_is_in_what_ships() {
+    let ships = packages(&["-p", "piton-cli", "-e", "normal"]);
+    assert!(ships.iter().any(|package| package.starts_with("keyring v")), "{ships:#?}");
+}

@@ -1,6 +1,6 @@
 //! `docs/internals/regressions.md` names tests that exist.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::tidy::{assert_none, texts};
 
@@ -22,6 +22,34 @@ fn missing(page: &str, sources: &BTreeMap<String, String>) -> (usize, Vec<String
         }
     }
     (count, missing)
+}
+
+/// What the rows of a page were found as, by letter and number.
+fn numbers(page: &str) -> BTreeSet<String> {
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(": "));
+    let found = rows.flat_map(|(before, _)| before.split(", ").map(str::to_owned));
+    let is_number = |word: &String| {
+        let mut chars = word.chars();
+        chars.next().is_some_and(|c| c.is_ascii_uppercase())
+            && !chars.as_str().is_empty()
+            && chars.all(|c| c.is_ascii_digit())
+    };
+    found.filter(is_number).collect()
+}
+
+/// Wants to show: each promise, each finding about agents and each about the terminal has its row.
+#[test]
+fn every_number_has_its_row() {
+    let planted = numbers("| P1: a | `t` |\n| G2, U3: b: c | `t` |\n| no: d | `t` |\n| e | `t` |");
+    assert_eq!(planted, ["P1", "G2", "U3"].map(str::to_owned).into());
+    let sources: BTreeMap<_, _> = texts().into_iter().collect();
+    let found = numbers(&sources["docs/internals/regressions.md"]);
+    let promises = (1..=17).map(|number| format!("P{number}"));
+    let agents = (1..=7).map(|number| format!("G{number}"));
+    let terminal = [1, 2, 3, 11, 15, 16, 17, 19, 21].map(|number| format!("U{number}"));
+    let wanted = promises.chain(agents).chain(terminal);
+    let missing: Vec<_> = wanted.filter(|number| !found.contains(number)).collect();
+    assert_none(&missing, "Numbers without a row");
 }
 
 /// Wants to show: no row names a test that was removed or renamed.

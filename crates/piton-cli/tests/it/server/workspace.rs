@@ -305,6 +305,8 @@ fn a_shell_is_typed_into_resized_and_ended() {
         made["shell_id"].as_str().unwrap().to_owned()
     };
     let shell = open();
+    let listed = world.get(&shells).good();
+    assert_eq!(listed["shells"][0]["shell_id"], *shell, "{listed:#}");
     let mut screen = Screen::attach(&world, &session, &shell);
     // What is typed is shown, too: the answer is none of it.
     screen.type_in("echo size=$(stty size | tr ' ' x)\n");
