@@ -7,7 +7,7 @@ use std::path::Path;
 
 use piton_api::client::{Client, Error};
 use piton_api::queue::PromptRequest;
-use piton_api::session::{CloseRequest, NewSession};
+use piton_api::session::{CloseRequest, NewSession, RunRequest};
 use piton_core::access::Scope;
 use piton_core::id::SessionId;
 use serde_json::{Value, json};
@@ -20,6 +20,10 @@ use crate::world::World;
 enum Setting {
     /// Its run does not end, and a prompt is queued.
     Running,
+    /// The same, with a second prompt in front of it.
+    TwoQueued,
+    /// The same, and then its run was cancelled: the prompts are held.
+    Held,
     /// Its agent has nothing to do.
     Idle,
     /// Its agent waits for a permission.
@@ -141,9 +145,11 @@ const OPERATIONS: &[Operation] = &[
         r#"{"position": 1}"#,
         Scope::Control,
         true,
-    ),
+    )
+    .on(Setting::TwoQueued),
     op("queue remove", "DELETE", "/sessions/{s}/queue/{m}", "", Scope::Control, true),
-    op("queue release", "POST", "/sessions/{s}/queue/release", "", Scope::Control, true),
+    op("queue release", "POST", "/sessions/{s}/queue/release", "", Scope::Control, true)
+        .on(Setting::Held),
     op("prompt with a link", "POST", "/sessions/{s}/messages", LINK, Scope::Control, true)
         .limited(Limit::Body(many_blocks)),
     op("prompt with an image", "POST", "/sessions/{s}/messages", IMAGE, Scope::Control, true)
@@ -372,7 +378,11 @@ async fn made(world: &World, fleet: &Fleet, setting: Setting) -> Ids {
         world.wait_for_record(&session, move |record: &Value| record["kind"] == kind)
     };
     let prompt = match setting {
-        Setting::Running | Setting::Interrupted | Setting::Unresponsive => HANG,
+        Setting::Running
+        | Setting::TwoQueued
+        | Setting::Held
+        | Setting::Interrupted
+        | Setting::Unresponsive => HANG,
         Setting::Asking => ASK,
         Setting::Idle
         | Setting::Closed
@@ -383,9 +393,16 @@ async fn made(world: &World, fleet: &Fleet, setting: Setting) -> Ids {
     client.prompt(&session, &PromptRequest::new(prompt)).await.unwrap();
     let mut ids = Ids { session: session.to_string(), task, ..none_of() };
     match setting {
-        Setting::Running | Setting::Unresponsive => {
+        Setting::Running | Setting::TwoQueued | Setting::Held | Setting::Unresponsive => {
+            if matches!(setting, Setting::TwoQueued | Setting::Held) {
+                client.prompt(&session, &PromptRequest::queued("before")).await.unwrap();
+            }
             let queued = client.prompt(&session, &PromptRequest::queued("next")).await.unwrap();
             ids.message = queued.message_id;
+            if setting == Setting::Held {
+                client.cancel(&session, &RunRequest::default()).await.unwrap();
+                has("run.cancelled").await;
+            }
         }
         Setting::Asking => {
             has("run.waiting").await;
@@ -566,9 +583,9 @@ queue list: unknown=session_not_found scope=insufficient_scope closed=ok away=ok
 queue show: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=ok key=- limit=- eight=ok
 queue add: unknown=session_not_found scope=insufficient_scope closed=session_closed away=ok full=disk_full key=ok/ok limit=limit_reached eight=ok
 queue edit: unknown=session_not_found scope=insufficient_scope closed=session_closed away=ok full=disk_full key=ok/ok limit=request_invalid eight=ok
-queue move: unknown=session_not_found scope=insufficient_scope closed=session_closed away=ok full=ok key=ok/ok limit=- eight=ok
+queue move: unknown=session_not_found scope=insufficient_scope closed=session_closed away=ok full=disk_full key=ok/ok limit=- eight=ok
 queue remove: unknown=session_not_found scope=insufficient_scope closed=session_closed away=ok full=disk_full key=ok/ok limit=- eight=ok|queued_prompt_not_found
-queue release: unknown=session_not_found scope=insufficient_scope closed=session_closed away=ok full=ok key=ok/ok limit=- eight=ok
+queue release: unknown=session_not_found scope=insufficient_scope closed=session_closed away=ok full=disk_full key=ok/ok limit=- eight=ok
 prompt with a link: unknown=session_not_found scope=insufficient_scope closed=session_closed away=ok full=disk_full key=ok/ok limit=request_invalid eight=ok
 prompt with an image: unknown=session_not_found scope=insufficient_scope closed=session_closed away=ok full=disk_full key=ok/ok limit=limit_reached eight=ok
 prompt with a sound: unknown=session_not_found scope=insufficient_scope closed=content_not_supported away=content_not_supported full=content_not_supported key=content_not_supported/content_not_supported limit=- eight=content_not_supported
