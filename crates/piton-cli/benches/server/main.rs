@@ -42,7 +42,7 @@ fn main() -> Result<()> {
     if wanted('p') {
         resumes::measure(&mut table)?;
     }
-    if wanted('q') {
+    if wanted('r') {
         prompts::measure(&mut table)?;
     }
     println!("{table}");
