@@ -57,7 +57,20 @@ export class Scene {
     assert.ok(!this.said.has(name), `${name} is said twice`);
     const text = `${words} ${directive(name)}`;
     this.said.set(name, { text, isAnswered: false });
-    return { name, run: await this.session.prompt(text) };
+    return { name, run: await this.watched(this.session.prompt(text)) };
+  }
+
+  /** A prompt is accepted when its agent runs: what the start waits for is seen until then. */
+  async watched(request) {
+    this.waits.clear();
+    let isAnswered = false;
+    const answered = () => (isAnswered = true);
+    request.then(answered, answered);
+    await this.session.when("the prompt is accepted", START_MS, (now) => {
+      if (now.status === "starting") this.waits.add(now.reason);
+      return isAnswered;
+    });
+    return request;
   }
 
   /** A turn from its prompt to its end. */
@@ -123,7 +136,6 @@ export class Scene {
   }
 
   async completed(run) {
-    this.waits.clear();
     const status = await this.session.when("the turn has ended", TURN_MS, (now) => {
       if (now.status === "starting") this.waits.add(now.reason);
       const isOver = now.status === "error" || isInterrupted(now);
