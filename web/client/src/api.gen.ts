@@ -1708,8 +1708,10 @@ export interface components {
             /** Format: int32 */
             lineage: number;
             next_node?: string | null;
-            type: string;
+            type: components["schemas"]["CheckpointType"];
         };
+        /** @enum {string} */
+        CheckpointType: "node_start" | "node_complete" | "edge_transition" | "loop_iteration" | "safe_point" | "user_checkpoint" | "turn_start" | "turn_complete";
         /** @description A checkpoint with its contents. */
         CheckpointView: {
             accumulated_outputs: Record<string, never>;
@@ -1717,7 +1719,7 @@ export interface components {
             artifacts?: components["schemas"]["Artifact"][];
             can_resume_from: boolean;
             checkpoint_id: string;
-            checkpoint_type: string;
+            checkpoint_type: components["schemas"]["CheckpointType"];
             conversation_states?: {
                 [key: string]: string;
             } | null;
@@ -1831,8 +1833,7 @@ export interface components {
             check: string;
             /** @description What to do about it. */
             hint?: string | null;
-            /** @description `ok`, `warning` or `problem`. */
-            level: string;
+            level: components["schemas"]["FindingLevel"];
             says: string;
         };
         /** @description One agentctl's life for one session, with the agent that it runs. */
@@ -1890,10 +1891,11 @@ export interface components {
         /** @enum {string} */
         ExecutorStatus: "starting" | "ready" | "error" | "stopped";
         FileChange: {
-            /** @description `added`, `modified` or `removed`. */
-            change: string;
+            change: components["schemas"]["FileChangeKind"];
             path: string;
         };
+        /** @enum {string} */
+        FileChangeKind: "added" | "modified" | "removed";
         FileEntry: {
             /** Format: int64 */
             bytes: number;
@@ -1912,6 +1914,8 @@ export interface components {
             changes: components["schemas"]["FileChange"][];
             session_id: string;
         };
+        /** @enum {string} */
+        FindingLevel: "ok" | "warning" | "problem";
         /** @description A record as the log has it: `seq`, `ts`, `kind` and the fields of the kind. Kinds and fields that a client does not know are to be ignored. */
         FlatRecord: {
             /** @description The kind of record: `run.started`, … */
@@ -2016,6 +2020,8 @@ export interface components {
             /** Format: int64 */
             total_retries: number;
         };
+        /** @enum {string} */
+        GraphNodeState: "pending" | "running" | "failed" | "completed" | "skipped";
         GraphNodeView: {
             /** Format: int32 */
             attempts: number;
@@ -2041,8 +2047,7 @@ export interface components {
             node: string;
             reads: string[];
             retry_at?: string | null;
-            /** @description `pending`, `running`, `failed`, `completed` or `skipped`. */
-            state: string;
+            state: components["schemas"]["GraphNodeState"];
             /**
              * Format: int32
              * @description How often a cycle led to the node; begins with 1.
@@ -2472,6 +2477,8 @@ export interface components {
             content: components["schemas"]["PromptContent"];
             if_busy?: components["schemas"]["IfBusy"] | null;
         };
+        /** @enum {string} */
+        PruneAction: "archive" | "delete";
         PruneCheckpointsRequest: {
             /** @description Say what would be pruned, and change nothing. */
             dry_run?: boolean;
@@ -2505,8 +2512,7 @@ export interface components {
         /** @description One session that is due. */
         PrunedSession: {
             done: boolean;
-            /** @description `archive` or `delete`. */
-            due: string;
+            due: components["schemas"]["PruneAction"];
             /** @description Why the session was not archived or deleted. */
             error?: string | null;
             /** @description The code of that error. */
@@ -2703,7 +2709,7 @@ export interface components {
         };
         RewoundConversation: {
             /** @description What the agent will know of what was said before: `injected`, `lost` or `none`. */
-            context: string;
+            context: components["schemas"]["Context"];
             /**
              * Format: int32
              * @description The lineage that continues behind the checkpoint.
@@ -3142,7 +3148,7 @@ export interface components {
             /** @description The snapshot was not complete when the prompt was delivered. */
             snapshot_late: boolean;
             /** @description `turn_start` or `turn_complete`. */
-            type: string;
+            type: components["schemas"]["CheckpointType"];
         };
         /** @description The checkpoints of a session. */
         TurnCheckpointList: {
