@@ -63,7 +63,7 @@ lint: setup ## Only fmt and clippy
 fmt: setup ## Format all code
 	cargo fmt --all
 
-soak: setup ## The long loops: 110,000 seeds, 3,000 kills of real processes, 1,000 cut readers, 61 planted bugs
+soak: setup ## The long loops: 110,000 seeds, 3,000 kills of real processes, 1,000 cut readers, 63 planted bugs
 	cargo run --release -p piton-testkit --bin piton-sim -- --seeds 100000
 	cargo run --release -p piton-testkit --bin piton-sim -- --seeds 10000 --store files
 	cargo test --release --target-dir target/planted --workspace --features piton-testkit/planted --test planted -- --nocapture
