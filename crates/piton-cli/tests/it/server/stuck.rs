@@ -1,7 +1,6 @@
 //! An agent that cannot load its conversation, as users meet it: every command says so, and each way out
 //! leads out.
 
-use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::server::world::World;
@@ -35,10 +34,7 @@ fn a_stuck_agent_is_an_error_with_ways_out() {
     world.prompt(&session, "remember colour blue");
     world.when(&session, |status| status["last_outcome"] == "completed");
     std::fs::write(world.folder.path().join("broken"), "").unwrap();
-    for agent in world.agents(&session) {
-        // It may have children.
-        let _ = kill_process(agent, Signal::KILL);
-    }
+    world.post(&format!("/api/v1/sessions/{session}/stop"), &json!({})).good();
     world.when(&session, |status| status["is_agent_running"] == false);
 
     let call = format!("piton --data {} ", world.data().display());
