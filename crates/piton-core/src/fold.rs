@@ -16,7 +16,6 @@ use crate::id::{BootId, RunId, TokenId};
 use crate::limits::{LINEAGES_KEPT, SPOOLS_KEPT};
 use crate::reason::Reason;
 use crate::record::Record;
-use crate::resume::StartTrigger;
 use crate::spool::{REFUSAL, Spool};
 use crate::state::{
     ActiveToken, Executor, Info, MessageRef, OpenCall, Phase, Run, State, WaitToken,
@@ -39,38 +38,6 @@ pub fn replay<'a>(
         state.apply_record(record)?;
     }
     Ok(state)
-}
-
-/// Whether a record tells of what a person or an agent did, and not of processes that come and go: after a
-/// restart of a server the sessions are in the order that they were in.
-fn is_activity(event: &Event) -> bool {
-    if let Event::AgentResuming(e) = event {
-        // A request caused the start, and not the server itself.
-        return !matches!(e.trigger, StartTrigger::Boot | StartTrigger::Retry);
-    }
-    !matches!(
-        event,
-        Event::RunReattached(_)
-            | Event::TokenMinted(_)
-            | Event::TokenConsumed(_)
-            | Event::TokenRevoked(_)
-            | Event::TokenExpired(_)
-            | Event::ExecutorStarting(_)
-            | Event::ExecutorReady(_)
-            | Event::ExecutorUnreachable(_)
-            | Event::ExecutorError(_)
-            | Event::ExecutorStopped(_)
-            | Event::ExecutorAbandoned(_)
-            | Event::AgentWaiting(_)
-            | Event::AgentStarting(_)
-            | Event::AgentInitialized(_)
-            | Event::AgentReady(_)
-            | Event::AgentSessionAssigned(_)
-            | Event::AgentError(_)
-            | Event::AgentExited(_)
-            | Event::AgentSessionCleared(_)
-            | Event::AgentEnding(_)
-    )
 }
 
 impl State {
@@ -249,8 +216,7 @@ impl State {
             | Event::WorkspacePrepared(_)
             | Event::WorkspaceRemoved(_) => self.facts.apply_workspace(event),
         }
-        self.changed_at = Some(ts);
-        if let Some(info) = self.info.as_mut().filter(|_| is_activity(event)) {
+        if let Some(info) = &mut self.info {
             info.active_at = ts;
         }
         Change::Summary

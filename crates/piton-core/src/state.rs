@@ -23,7 +23,7 @@ use crate::turns::{KeptConversation, OpenRestore, Turns};
 use crate::worktree::Worktree;
 
 /// Raised whenever the fold makes another state of the same records: older snapshots are replayed.
-pub const PROJECTOR_VERSION: u32 = 17;
+pub const PROJECTOR_VERSION: u32 = 16;
 
 /// Everything that follows from a session's records.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -85,9 +85,6 @@ pub struct State {
     /// What agents knew of the conversations that were left behind last, by lineage.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub kept_conversations: BTreeMap<u32, KeptConversation>,
-    /// When anything happened that a list may show, a process's coming and going included.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub changed_at: Option<Timestamp>,
     pub updated_at: Option<Timestamp>,
 }
 

@@ -151,7 +151,7 @@ pub fn idle_since(state: &State) -> Option<Timestamp> {
         || facts.has_due_prompt()
         || !state.pending.is_empty();
     let is_idle = facts.closed.is_none() && facts.can_receive() && !is_busy;
-    state.changed_at.filter(|_| is_idle)
+    state.info.as_ref().filter(|_| is_idle).map(|info| info.active_at)
 }
 
 fn is_orphaned(run: &Run, dead: &BTreeSet<BootId>) -> bool {

@@ -103,12 +103,6 @@ fn activity_is_what_a_list_shows() {
     assert_eq!(applied(&mut world, delta), Change::Inner);
     assert_eq!(applied(&mut world, event::EffectDone { of_seq: 2 }), Change::Inner);
     assert_eq!((&world.state.info, world.state.updated_at), (&info(active), Some(world.now)));
-    // A server that comes, and an executor that it finds again, are nothing that happened to the session.
-    world.pass(Duration::from_secs(1));
-    let (execution_id, runtime) = (id("exec_1"), "standalone".to_owned());
-    world.observe(event::ExecutorStarting { execution_id, runtime });
-    world.observe(event::ExecutorReady { execution_id: id("exec_1") });
-    assert_eq!((&world.state.info, world.state.changed_at), (&info(active), Some(world.now)));
     let summary = world.state.summary().expect("it was made");
     assert_eq!((Some(summary.info), summary.facts), (info(active), world.state.facts));
     assert_eq!(State::default().summary(), None);
