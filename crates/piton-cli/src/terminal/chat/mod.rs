@@ -444,7 +444,7 @@ impl<'a> Chat<'a> {
             && let Some(now) = open.iter().find(|now| now.wait_id == asking.question.wait_id)
             && now.request != asking.question.request
         {
-            // Shown again from its beginning, and keys count anew.
+            // Shown again from its beginning; keys count a moment later.
             let has_draft = asking.is_typing() || !self.editor.is_empty();
             self.asking = Some(Asking::new(now.clone(), has_draft));
         }
