@@ -246,7 +246,8 @@ mod tests {
             let tokens = tokenize(link, true, SyntaxConfig::default()).count();
             assert!(variables(&chain((EXPRESSION_TOKENS_MAX - 1) / tokens)).is_ok(), "{link}");
         }
-        let hidden = format!("{{% raw %}}{{{{ '{{% endraw %}}{{{{ '' ~ {}x }}}}", "-".repeat(9_999));
+        let hidden =
+            format!("{{% raw %}}{{{{ '{{% endraw %}}{{{{ '' ~ {}x }}}}", "-".repeat(9_999));
         assert!(template_variables(&hidden).unwrap_err().contains("words and operators"));
         let elif = |count: usize| {
             format!("{{% if false %}}{}{{% endif %}}", "{% elif false %}".repeat(count))
