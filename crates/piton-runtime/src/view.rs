@@ -191,7 +191,7 @@ impl View {
             let read = self.store.read(session, record.seq - 1, 1, Detail::Full).await;
             let said = read.ok().and_then(|read| read.first()?.content_field(said_in));
             match &event {
-                Ok(Event::ToolIntent(e)) => updates.push(update_of_intent(&e.name, said)),
+                Ok(Event::ToolIntent(e)) => updates.push(update_of_intent(&e.name, said.as_ref())),
                 _ => updates.extend(said),
             }
         }

@@ -275,7 +275,7 @@ pub fn asked_call(question: &Value) -> Option<&str> {
 
 /// What the beginning of a tool call says, as an update of it: some agents ask first, and begin the call
 /// then.
-pub fn update_of_intent(name: &str, arguments: Option<Value>) -> Value {
+pub fn update_of_intent(name: &str, arguments: Option<&Value>) -> Value {
     json!({"title": name, "rawInput": arguments})
 }
 
@@ -439,7 +439,7 @@ mod tests {
         let question = json!({"toolCall": {"toolCallId": "c", "title": "/w/a.txt", "kind": "other",
             "locations": [{"path": "/w/a.txt"}]}, "options": offered()});
         assert_eq!(asked_call(&question), Some("c"));
-        let begun = update_of_intent("Shell", Some(json!({"command": "rm a.txt"})));
+        let begun = update_of_intent("Shell", Some(&json!({"command": "rm a.txt"})));
         let request = PermissionRequest::new(&question, [&begun]);
         assert_eq!(request.command.as_deref(), Some("rm a.txt"));
         let mut named = question;

@@ -78,13 +78,10 @@ impl Engine {
                 tracing::warn!(session = %of, code = %error.code(), %error, "not resumed");
             }
         });
-        match tokio::time::timeout(self.start_wait(), resumed).await {
-            Ok(resumed) => resumed.map_err(|_| Error::ShuttingDown)?,
-            Err(_) => {
-                let resumed = AffectedRun { pending: true, ..AffectedRun::new(session, None) };
-                Ok(Fulfilled::new(resumed))
-            }
+        if let Ok(resumed) = tokio::time::timeout(self.start_wait(), resumed).await {
+            return resumed.map_err(|_| Error::ShuttingDown)?;
         }
+        Ok(Fulfilled::new(AffectedRun { pending: true, ..AffectedRun::new(session, None) }))
     }
 
     /// Carries a resume out once the agent runs, however long its start takes: what a caller asked for is

@@ -63,7 +63,7 @@ impl Question {
             Some("tool.updated") => record["update"].clone(),
             Some("tool.intent") => {
                 let name = record["name"].as_str().unwrap_or_default();
-                update_of_intent(name, Some(record["arguments"].clone()))
+                update_of_intent(name, Some(&record["arguments"]))
             }
             _ => return false,
         };

@@ -186,7 +186,7 @@ async fn a_start_may_take_as_long_as_the_setting_says() {
     engine.start_agent(&caller(), &session, StartContext::Native).await.unwrap();
     let usual = world.fleet.start_ms_max();
     let longer = Duration::from_mins(5);
-    let by = longer - world.settings.agent_start_timeout;
+    let by = longer.saturating_sub(world.settings.agent_start_timeout);
     world.settings.agent_start_timeout = longer;
     engine.reconfigure(world.settings, world.policy).unwrap();
     let other = created(engine).await;
