@@ -1,5 +1,5 @@
-//! How a branch stands to its base. A question: whoever may read a session may ask it, so git runs
-//! no program that the repository names, unlike in [`crate::finish`].
+//! How a branch stands to its base. Every client that may read a session may ask, so git runs no program
+//! that the repository names, unlike in [`crate::finish`].
 
 use crate::git::{LOOK_TIME_MAX, OUTPUT_BYTES_MAX};
 use crate::workspace::{Error, Workspace};
