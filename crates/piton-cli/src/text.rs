@@ -61,9 +61,10 @@ pub(crate) fn visible_json(json: &str) -> String {
     shown
 }
 
-/// Whether a character beyond ASCII controls the terminal, or reorders what is around it.
+/// Whether a character beyond ASCII controls the terminal (C1), or reorders what is around it (Unicode's
+/// `Bidi_Control`).
 fn steers(c: char) -> bool {
-    matches!(c, '\u{80}'..='\u{9f}' | '\u{200e}' | '\u{200f}'
+    matches!(c, '\u{80}'..='\u{9f}' | '\u{61c}' | '\u{200e}' | '\u{200f}'
         | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
@@ -136,6 +137,25 @@ mod tests {
             "a  b c^[[31m<U+009B>0m<U+202E>d^@"
         );
         assert_eq!(visible("a\r\nb\tc\rd\x7f"), "a\nb\tc^Md^?");
+    }
+
+    /// All that Unicode has with the property `Bidi_Control`, in text and in JSON.
+    #[test]
+    fn no_character_that_reorders_is_printed() {
+        let reordering = [0x61c, 0x200e, 0x200f]
+            .into_iter()
+            .chain(0x202a..=0x202e)
+            .chain(0x2066..=0x2069)
+            .map(|code| char::from_u32(code).unwrap());
+        for c in reordering {
+            let name = format!("<U+{:04X}>", u32::from(c));
+            assert_eq!(visible(&c.to_string()), name);
+            assert_eq!(visible_json(&c.to_string()), format!("\\u{:04x}", u32::from(c)));
+        }
+        // Their neighbours are letters, blanks and marks of their own.
+        for c in ['\u{61b}', '\u{61d}', '\u{200d}', '\u{2010}', '\u{202f}', '\u{206a}'] {
+            assert_eq!(visible(&c.to_string()), c.to_string());
+        }
     }
 
     #[test]

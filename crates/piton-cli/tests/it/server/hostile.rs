@@ -7,12 +7,18 @@ use serde_json::{Value, json};
 use crate::server::pty::Terminal;
 use crate::server::world::World;
 
-/// Sets a title, clears the screen, moves up, writes over the line, reorders.
-const HOSTILE: &str = "a\x1b]0;owned\x07b\x1b[2Jc\u{9b}31md\x7fe\u{202e}f\rg\x1b[1Ah";
+/// Sets a title, clears the screen, moves up, writes over the line, reorders in two ways.
+const HOSTILE: &str = "a\x1b]0;owned\x07b\x1b[2Jc\u{9b}31md\x7fe\u{202e}f\rg\x1b[1Ah\u{61c}i";
+/// All that Unicode has with the property `Bidi_Control`.
+const REORDERING: [char; 12] = [
+    '\u{61c}', '\u{200e}', '\u{200f}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}',
+    '\u{2066}', '\u{2067}', '\u{2068}', '\u{2069}',
+];
 
 /// What would reach a terminal, whatever prints it. Line ends and tabs are harmless.
 fn controls(text: &str) -> Vec<char> {
-    let is_control = |c: &char| (c.is_control() && *c != '\n' && *c != '\t') || *c == '\u{202e}';
+    let is_control =
+        |c: &char| (c.is_control() && *c != '\n' && *c != '\t') || REORDERING.contains(c);
     text.chars().filter(is_control).collect()
 }
 
@@ -86,7 +92,7 @@ pub(crate) fn what_others_wrote_never_controls_the_terminal() {
     attached.shows("-- Ctrl-C again leaves");
     attached.interrupt();
     let (_, screen) = attached.ends();
-    for forbidden in ["\x1b]0;", "\x1b[2J", "\x1b[1A", "\u{9b}", "\u{202e}"] {
+    for forbidden in ["\x1b]0;", "\x1b[2J", "\x1b[1A", "\u{9b}", "\u{202e}", "\u{61c}"] {
         assert!(!screen.contains(forbidden), "{forbidden:?} in {screen:?}");
     }
 }
