@@ -45,3 +45,4 @@
 mod attacks;
 mod cli;
 mod server;
+mod tools;

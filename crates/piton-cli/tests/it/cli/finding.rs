@@ -4,6 +4,7 @@ use insta::assert_snapshot;
 
 use crate::cli::fixture::Fixture;
 use crate::cli::home::Home;
+use crate::tools;
 
 #[test]
 fn the_service_is_shown_and_nothing_is_written() {
@@ -85,7 +86,7 @@ fn the_completion_script_completes_ids_in_bash() {
                     _piton_ids \"$1\" \"${!#}\" \"${COMP_WORDS[COMP_CWORD - 1]}\"; \
                     printf '%s\\n' \"${COMPREPLY[@]}\"";
         let mut bash = std::process::Command::new("bash");
-        let piton = env!("CARGO_BIN_EXE_piton");
+        let piton = tools::piton();
         bash.args(["--norc", "-c", program, "bash", piton]).args(words);
         bash.env("HOME", fixture.home.path());
         let output = bash.output().unwrap();

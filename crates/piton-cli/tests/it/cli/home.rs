@@ -48,7 +48,7 @@ impl Home {
         &self,
         arguments: impl IntoIterator<Item = S>,
     ) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_piton"));
+        let mut command = Command::new(crate::tools::piton());
         command
             // As people call it; hints name it like that.
             .arg0("piton")

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::server::pty::Home;
 use crate::server::world::World;
+use crate::tools;
 
 fn write_config(home: &Home, text: &str) {
     std::fs::write(home.folder.path().join("config.toml"), text).unwrap();
@@ -12,7 +13,7 @@ fn write_config(home: &Home, text: &str) {
 #[test]
 fn an_agent_of_the_settings_can_be_talked_to() {
     let home = Home::new();
-    let program = env!("CARGO_BIN_EXE_piton");
+    let program = tools::piton();
     write_config(
         &home,
         &format!(

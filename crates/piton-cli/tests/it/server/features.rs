@@ -6,6 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::server::world::{TEST_TIMEOUT, World};
+use crate::tools;
 
 /// Wants to show: what was chosen is given to the agent, shown, and still so after the agent came back.
 #[test]
@@ -179,7 +180,7 @@ fn closed_sessions_are_pruned_from_the_command_line() {
 fn an_agent_is_logged_in_from_the_command_line() {
     let world = World::not_started();
     let config = world.folder.path().join("config.toml");
-    let program = env!("CARGO_BIN_EXE_piton");
+    let program = tools::piton();
     let command = format!("['{program}', 'agent', 'echo', '--', '--auth', 'key']");
     std::fs::write(&config, format!("[agents.locked]\ncommand = {command}\n")).unwrap();
     let login = |arguments: &[&str]| {

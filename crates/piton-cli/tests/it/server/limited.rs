@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::server::world::{Answer, answer, end_leftovers, send};
+use crate::tools;
 
 pub(crate) struct Limited {
     folder: tempfile::TempDir,
@@ -102,7 +103,7 @@ async fn start(
     rate: Rate,
     connections: ConnectionLimits,
 ) -> (Server, RunningEngine) {
-    let program = env!("CARGO_BIN_EXE_piton").into();
+    let program = tools::piton().into();
     let standalone =
         piton_exec::standalone::Standalone::new(data, program, vec!["agentctl".into()]);
     let options = EngineOptions::new(options, data);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::server::world::{TEST_TIMEOUT, World};
+use crate::tools;
 
 const COLOUR: &str = "ultramarine";
 /// What it says in a turn that ends well before it is killed.
@@ -147,7 +148,7 @@ pub(crate) fn world() -> World {
         let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
         let (dies, memory) = (path("{session}.dies"), path("{session}.memory"));
         let mut command = vec!["/bin/sh", wrapper.to_str().unwrap(), &dies];
-        command.extend([env!("CARGO_BIN_EXE_piton"), "agent", "echo", "--", "--memory", &memory]);
+        command.extend([tools::piton(), "agent", "echo", "--", "--memory", &memory]);
         command.extend(kind.args);
         let (name, settings) = (kind.name, kind.settings);
         let command = json!(command);

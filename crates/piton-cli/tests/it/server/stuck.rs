@@ -4,12 +4,13 @@
 use serde_json::{Value, json};
 
 use crate::server::world::World;
+use crate::tools;
 
 /// A server with an agent that crashes while it loads a conversation, as long as a file is there.
 fn with_moody_agent() -> World {
     let mut world = World::not_started();
     let folder = world.folder.path().canonicalize().unwrap();
-    let (program, folder) = (env!("CARGO_BIN_EXE_piton"), folder.display());
+    let (program, folder) = (tools::piton(), folder.display());
     let echo = format!("exec {program} agent echo -- --memory {folder}/memory.json");
     let script = format!("if [ -e {folder}/broken ]; then {echo} crash_at=load; fi; {echo}");
     let config = world.folder.path().join("config.toml");

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::server::pty::{Home, Terminal};
 use crate::server::world::World;
+use crate::tools;
 
 /// A prompt, a question answered by a key, a server that is killed, a terminal that is left, and
 /// everything still there for the next one.
@@ -362,7 +363,7 @@ fn the_default_agent_is_never_a_silent_test_agent() {
     assert_eq!((out.as_str(), err.as_str()), ("hi\n", ""));
 
     // One of the settings whose program is there.
-    let echo = env!("CARGO_BIN_EXE_piton");
+    let echo = tools::piton();
     let own = format!("[agents.mine]\ncommand = ['{echo}', 'agent', 'echo']\n");
     std::fs::write(&config, &own).unwrap();
     assert!(home.piton(&["stop"]).output().unwrap().status.success());

@@ -41,7 +41,7 @@ impl Answer {
 }
 
 pub(crate) fn piton() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_piton"));
+    let mut command = Command::new(crate::tools::piton());
     command.env_remove("PITON_DATA").env_remove("PITON_CONFIG").env("NO_COLOR", "1");
     // Whatever agents this machine has.
     command.env("PITON_CHAT_AGENT", "echo");
