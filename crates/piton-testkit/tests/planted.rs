@@ -35,6 +35,19 @@ fn planted_bugs_of_the_store_are_caught_on_files() {
     }
 }
 
+/// What a test of the decisions catches by name is noticed by the simulator's clients, too: they repeat
+/// questions that were settled.
+#[test]
+fn a_settled_wait_that_is_asked_again_is_caught_by_clients() {
+    let caught = (0..500).find(|seed| {
+        let report = sim::simulate(*seed, Some(Bug::SettledWaitAsked), false);
+        let property = Property::TokensSingleUse;
+        report.violations.iter().any(|violation| violation.property == property)
+    });
+    println!("{:?}: first by seed {caught:?}", Bug::SettledWaitAsked);
+    assert!(caught.is_some(), "no client noticed");
+}
+
 /// A simulator that finds nothing proves nothing: each bug that it is to notice is caught by the
 /// property that is about it. The list is printed.
 #[test]

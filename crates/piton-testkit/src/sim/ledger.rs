@@ -30,7 +30,8 @@ pub enum Property {
     OneWriter,
     /// A run is interrupted at most once per start, resume or reattach.
     OneInterruption,
-    /// A token is consumed once, a wait answered once, and the two records name each other.
+    /// A token is consumed once, a wait answered once, and the two records name each other; a wait that
+    /// was answered or ran out is not asked again.
     TokensSingleUse,
     /// A retry with the same token and answer gets the first result; another answer is refused.
     RetryGetsFirstResult,
@@ -147,6 +148,8 @@ pub(super) struct Ledger {
     begun: BTreeSet<(SessionId, RunId)>,
     answered: BTreeSet<(SessionId, WaitId)>,
     pub tokens: Vec<(SessionId, ResumeToken)>,
+    /// What was asked in each run, in worlds whose clients repeat it.
+    pub asked: BTreeMap<(SessionId, RunId), Vec<WaitId>>,
     /// The first answer that was acknowledged to any client, per token.
     answers: BTreeMap<TokenId, (Value, Seq)>,
     /// Tokens whose answer was acknowledged as taken, not as repeated.

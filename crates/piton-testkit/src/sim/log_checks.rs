@@ -118,6 +118,7 @@ fn interruptions(world: &World, session: &SessionId, records: &[Record]) {
 fn tokens(world: &World, session: &SessionId, records: &[Record]) {
     let mut consumed: BTreeMap<TokenId, Seq> = BTreeMap::new();
     let mut waits: BTreeSet<WaitId> = BTreeSet::new();
+    let mut settled: BTreeSet<(RunId, WaitId)> = BTreeSet::new();
     let broken = |what: String| {
         world.violated(Property::TokensSingleUse, format!("{session}: {what}"));
     };
@@ -134,8 +135,18 @@ fn tokens(world: &World, session: &SessionId, records: &[Record]) {
                 {
                     broken(format!("{token} does not name its result {}", record.seq));
                 }
+                settled.extend(e.wait_id.clone().map(|wait| (e.run_id.clone(), wait)));
                 if let Some(wait) = e.wait_id.filter(|wait| !waits.insert(wait.clone())) {
                     broken(format!("{wait} is answered again at {}", record.seq));
+                }
+            }
+            Ok(Event::WaitCancelled(e)) => {
+                settled.insert((e.run_id, e.wait_id));
+            }
+            Ok(Event::RunWaiting(e)) => {
+                let asked = e.wait_id.map(|wait| (e.run_id, wait));
+                if let Some((_, wait)) = asked.filter(|asked| settled.contains(asked)) {
+                    broken(format!("{wait} is asked again at {}", record.seq));
                 }
             }
             _ => {}
