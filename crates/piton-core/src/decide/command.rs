@@ -176,6 +176,11 @@ pub enum Command {
         execution_id: ExecutionId,
         idle_for: Duration,
     },
+    /// A user stops the session's agent, which is to be ended: no prompt is given to it any more.
+    /// Refused while a run is open.
+    EndAgent {
+        execution_id: ExecutionId,
+    },
     /// Boots have died, or an executor changed: what became of it decides what becomes of its run.
     /// Complete when it is made: by the session's supervisor, which asks the executor first, or by
     /// [`crate::supervise::orphaned_run`] where no executor is left to ask.

@@ -128,6 +128,24 @@ pub(super) fn end_idle(
     Decision::done(vec![NewRecord::new(cx.now, event)])
 }
 
+/// Ends an agent because a user stops it. One that takes no prompts has nothing to be kept from.
+pub(super) fn end_agent(
+    state: &State,
+    cx: &Context,
+    execution_id: ExecutionId,
+) -> Result<Decision, Refusal> {
+    if let Some(run) = state.facts.run.as_ref().filter(|run| run.is_open()) {
+        return Err(Refusal::RunInProgress { run: run.run_id.clone() });
+    }
+    let is_current =
+        state.facts.executor.as_ref().is_some_and(|executor| executor.execution_id == execution_id);
+    if !is_current || !state.facts.can_receive() {
+        return Ok(Decision::already());
+    }
+    let event = AgentEnding { execution_id, reason: Reason::UserRequest };
+    Ok(Decision::done(vec![NewRecord::new(cx.now, event)]))
+}
+
 /// The user decides that an executor will not come back; its run is interrupted.
 pub(super) fn abandon(
     state: &State,

@@ -195,6 +195,7 @@ pub fn decide(state: &State, cx: &Context, command: Command) -> Result<Decision,
         Command::EndIdleAgent { execution_id, idle_for } => {
             Ok(execution::end_idle(state, cx, execution_id, idle_for))
         }
+        Command::EndAgent { execution_id } => execution::end_agent(state, cx, execution_id),
         Command::PlanWorkspace(plan) => workspace::plan(state, cx, plan),
         Command::Configure(choice) => session::configure(cx, choice),
         Command::TurnEnded(end) => Ok(turn::complete(state, cx, end)),

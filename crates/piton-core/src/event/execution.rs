@@ -135,7 +135,7 @@ records! {
 
     /// The session's agent gets these MCP servers with every conversation that it opens.
     AgentMcpServersSet = "agent.mcp_servers_set" { count: u64, } content ["servers"];
-    /// The agent is about to be ended, because it was idle. `agent.exited` follows.
+    /// The agent is about to be ended, because it was idle or a user stopped it. `agent.exited` follows.
     AgentEnding = "agent.ending" { execution_id: ExecutionId, reason: Reason, } content [];
 
     /// The agent is not started before this time, for this reason: some agents cannot load their

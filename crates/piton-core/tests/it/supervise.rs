@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::common::{World, close, id, start};
-use piton_core::decide::{Command, Probe};
+use piton_core::decide::{Command, Probe, Refusal};
 use piton_core::event::{AgentExited, AgentReady, ExecutorReady, ExecutorStarting, Outcome};
 use piton_core::resume::{self, Abilities, Plan, Policy, SkipReason, StartTrigger};
 use piton_core::supervise::{self, Known, LeaseHolder, Link, Step};
@@ -290,4 +290,17 @@ fn an_agent_that_something_needs_is_not_ended() {
     assert_eq!(supervise::idle_since(&world.state), None);
     assert!(world.done(end_idle(Duration::ZERO)).is_empty());
     assert!(world.state.facts.can_receive() && world.state.last_seq > before);
+}
+
+/// A user's stop is refused while a run is open, and is in the log before anything is ended.
+#[test]
+fn an_agent_that_a_user_stops_is_given_nothing_any_more() {
+    let mut world = with_agent();
+    let stop = || Command::EndAgent { execution_id: id("exec_1") };
+    world.done(start("run_1"));
+    assert!(matches!(world.refused(stop()), Refusal::RunInProgress { .. }));
+    world.done(Command::Complete { run_id: id("run_1") });
+    assert_eq!(world.done(stop()), ["agent.ending"]);
+    assert!(!world.state.facts.can_receive(), "it is given nothing any more");
+    assert!(world.done(stop()).is_empty(), "once");
 }

@@ -293,7 +293,7 @@ impl Engine {
             return Err(Refusal::RunInProgress { run: run.run_id }.into());
         }
         if facts.executor.as_ref().is_some_and(Executor::may_live) {
-            running.executions.stop(session).await?;
+            running.executions.stop_unless_busy(session).await?;
         }
         let stopped = AffectedRun::new(session, None);
         self.execute(session, &request, stopped, Command::Nothing).await

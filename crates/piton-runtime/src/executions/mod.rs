@@ -470,6 +470,15 @@ impl Executions {
         handle.supervisors().settle(session, Wake::Stopped).await.map(drop)
     }
 
+    /// The same as a user asks for it: refused while a run is open. Its supervisor does it, so that no
+    /// prompt and no start gets to an agent that is about to end.
+    pub(crate) async fn stop_unless_busy(&self, session: &SessionId) -> Result<()> {
+        let handle = self.handle().await?;
+        let (at, _) = self.current(&handle, session).await?;
+        handle.supervisors().stop(session, at.execution).await?;
+        handle.supervisors().settle(session, Wake::Stopped).await.map(drop)
+    }
+
     /// Asks the agent something that its protocol has and ours does not.
     pub async fn ask_agent(
         &self,

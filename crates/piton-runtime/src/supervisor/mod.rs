@@ -73,6 +73,7 @@ enum Message {
     Settle(Wake, oneshot::Sender<Result<Outcome>>),
     Start(StartRequest),
     Launch(PathBuf, oneshot::Sender<Result<ExecutionId>>),
+    Stop(StopRequest),
 }
 
 /// A requested start of the agent.
@@ -83,6 +84,12 @@ struct StartRequest {
     /// How the agent is to log in before it opens a conversation.
     auth_method: Option<String>,
     answer: oneshot::Sender<Result<Plan>>,
+}
+
+/// A user's wish that the execution ends, unless a run is open.
+struct StopRequest {
+    execution: ExecutionId,
+    answer: oneshot::Sender<Result<()>>,
 }
 
 /// How agents are started, and when.
@@ -282,6 +289,13 @@ impl Supervisors {
         let (answer, settled) = oneshot::channel();
         self.send(session, Message::Settle(cause, answer))?;
         settled.await.map_err(|_| Error::ShuttingDown)?
+    }
+
+    /// Ends the execution and what it left running; refused while a run is open.
+    pub(crate) async fn stop(&self, session: &SessionId, execution: ExecutionId) -> Result<()> {
+        let (answer, stopped) = oneshot::channel();
+        self.send(session, Message::Stop(StopRequest { execution, answer }))?;
+        stopped.await.map_err(|_| Error::ShuttingDown)?
     }
 
     /// Every supervisor looks again: something that all of them go by has changed.

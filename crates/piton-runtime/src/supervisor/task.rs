@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use super::late;
 use super::starting::Starter;
-use super::{Message, Outcome, StartRequest, Supervisors, Wake};
+use super::{Message, Outcome, StartRequest, StopRequest, Supervisors, Wake};
 use crate::error::{Error, Result};
 use crate::executions::{Executions, Over, is_not_ours};
 use crate::service::Handle;
@@ -72,6 +72,7 @@ pub(super) struct Supervisor {
     /// Until then the agent stays, though the log says that it has nothing to do.
     in_use_until: Option<Instant>,
     starts: VecDeque<StartRequest>,
+    stops: VecDeque<StopRequest>,
     /// A prompt has no agent to be given to.
     is_undelivered: bool,
     starting: Option<BoxFuture<()>>,
@@ -110,6 +111,7 @@ impl Supervisor {
             following: None,
             in_use_until: None,
             starts: VecDeque::new(),
+            stops: VecDeque::new(),
             is_undelivered: false,
             starting: None,
             hurry: Arc::default(),
@@ -167,6 +169,7 @@ impl Supervisor {
                 }
                 self.starts.push_back(request);
             }
+            Message::Stop(request) => self.stops.push_back(request),
             Message::Launch(workspace, answer) => {
                 let Some(executions) = self.executions().cloned() else { return };
                 let session = self.session.clone();
@@ -212,6 +215,12 @@ impl Supervisor {
             Err(error) => return Err(error),
         };
         self.look(&state);
+        if let Some(request) = self.stops.pop_front() {
+            let stopped = self.stop_on_request(&state, &request.execution).await;
+            // The caller may have left.
+            let _ = request.answer.send(stopped);
+            return Ok(Next::Look);
+        }
         let known = self.known(&state);
         let step = supervise::next(&state.facts, &known);
         tracing::trace!(session = %self.session, ?known, ?step, "next");
@@ -414,6 +423,9 @@ impl Supervisor {
             let _ = answer.send(Err(error.clone()));
         }
         for request in self.starts.drain(..) {
+            let _ = request.answer.send(Err(error.clone()));
+        }
+        for request in self.stops.drain(..) {
             let _ = request.answer.send(Err(error.clone()));
         }
     }

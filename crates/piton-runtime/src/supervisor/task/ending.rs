@@ -6,7 +6,7 @@ use piton_core::State;
 use piton_core::decide::{Command, Verdict};
 use piton_core::id::ExecutionId;
 use piton_core::resume::{self, AgentRestart};
-use piton_core::supervise;
+use piton_core::supervise::{self, Link};
 use piton_exec::executor::ListedExecution;
 use tokio::time::Instant;
 
@@ -86,6 +86,27 @@ impl Supervisor {
             JobDone::AgentStopped
         }));
         Next::Look
+    }
+
+    /// Ends the execution because a user asks for it. First the log says that its agent is to be ended:
+    /// a prompt that is accepted from then on waits for the next agent. Until the end nothing is
+    /// started and nothing of what the agent says is imported; that is read from its spool afterwards.
+    pub(super) async fn stop_on_request(
+        &mut self,
+        state: &State,
+        execution: &ExecutionId,
+    ) -> Result<()> {
+        let Some(executions) = self.executions().cloned() else { return Ok(()) };
+        if self.execution.as_ref() != Some(execution) {
+            // It has ended meanwhile.
+            return Ok(());
+        }
+        let command = Command::EndAgent { execution_id: execution.clone() };
+        self.handle.execute_settled(&self.session, command).await?;
+        self.disconnect();
+        self.link = Link::Unknown;
+        let at = executions.at(&self.session, execution, state.lease.epoch).await?;
+        Ok(executions.stop_at(&at).await?)
     }
 
     /// Ends an execution that is not the session's any more.

@@ -72,6 +72,8 @@ struct Machines {
     /// Agents do not get ready until they are released.
     holds_starts: bool,
     held: Vec<(ExecutionId, Act)>,
+    /// Stops of executions take until they are released.
+    holds_stops: bool,
     /// Agents live and take no prompt.
     refuses_prompts: bool,
     /// Agents take images with their prompts.
@@ -388,6 +390,12 @@ impl Fleet {
         });
     }
 
+    /// Executions end only when their stops are released.
+    #[allow(dead_code, reason = "for the tests of the engine")]
+    pub(crate) fn hold_stops(&self, holds_stops: bool) {
+        self.change(|machines| machines.holds_stops = holds_stops);
+    }
+
     /// Every agentctl has accepted this command, and its spool has not said so.
     pub(crate) fn accept_silently(&self, command_id: &str) {
         self.change(|machines| {
@@ -546,13 +554,24 @@ impl Executor for Fleet {
         execution: &'a ExecutionId,
         _epoch: u64,
     ) -> BoxFuture<'a, Result<(), Fault>> {
-        self.change(|machines| {
-            if let Some(machine) = machines.by_id.get_mut(execution) {
-                machine.end_agent(true);
-                machine.is_up = false;
+        Box::pin(async move {
+            let changed = Arc::clone(&self.lock().changed);
+            loop {
+                let mut notified = std::pin::pin!(changed.notified());
+                notified.as_mut().enable();
+                if !self.lock().holds_stops {
+                    break;
+                }
+                notified.await;
             }
-        });
-        ready(Ok(()))
+            self.change(|machines| {
+                if let Some(machine) = machines.by_id.get_mut(execution) {
+                    machine.end_agent(true);
+                    machine.is_up = false;
+                }
+            });
+            Ok(())
+        })
     }
 
     fn spool<'a>(&'a self, execution: &'a ExecutionId) -> BoxFuture<'a, Result<PathBuf, Error>> {

@@ -6,7 +6,7 @@ use piton_core::Code;
 use piton_core::State;
 use piton_core::decide::Command;
 use piton_core::resume::{AgentRestart, ContinueRun, StartContext};
-use piton_core::state::{AgentStatus, ExecutorStatus, Run};
+use piton_core::state::{Agent, AgentStatus, ExecutorStatus, Run};
 use piton_core::status::WireState;
 use piton_core::status_cursor::StatusCursor;
 use piton_runtime::SessionReport;
@@ -177,6 +177,42 @@ async fn an_agent_that_was_to_be_ended_is_ended_by_the_next_engine() {
     until_named(&boot.engine, &session, "idle").await;
     assert_eq!(count(&boot.engine, &session, "run.interrupted").await, 0);
     assert_eq!(world.fleet.starts().len(), 2, "the second prompt has an agent of its own");
+    world.end(boot).await;
+}
+
+/// Between the decision to stop an agent and its end a prompt is accepted: it is given to the next agent,
+/// and not to the one that ends, nor to one that is started in the execution that ends.
+#[tokio::test]
+async fn a_prompt_beside_a_stop_is_given_to_the_next_agent() {
+    let world = World::new();
+    let boot = world.start("boot_1").await;
+    let session = created(&boot.engine).await;
+    boot.engine.prompt(&caller(), &session, "hello".to_owned()).await.unwrap();
+    until_named(&boot.engine, &session, "idle").await;
+
+    world.fleet.hold_stops(true);
+    let (engine, of) = (boot.engine.clone(), session.clone());
+    let stopping = tokio::spawn(async move { engine.stop_agent(&caller(), &of).await });
+    let is_ending = |report: &SessionReport| {
+        report.overview.state.facts.agent.as_ref().is_some_and(Agent::is_ending)
+    };
+    until(&boot.engine, &session, is_ending).await;
+    let (engine, of) = (boot.engine.clone(), session.clone());
+    let prompting =
+        tokio::spawn(async move { engine.prompt(&caller(), &of, "again".to_owned()).await });
+    let is_accepted =
+        |report: &SessionReport| report.overview.state.facts.run.as_ref().is_some_and(Run::is_open);
+    until(&boot.engine, &session, is_accepted).await;
+    assert_eq!(world.fleet.prompts().len(), 1, "the agent that ends is given nothing");
+    world.fleet.hold_stops(false);
+
+    stopping.await.unwrap().unwrap();
+    prompting.await.unwrap().unwrap();
+    until_named(&boot.engine, &session, "idle").await;
+    assert_eq!(world.fleet.prompts().len(), 2);
+    assert_eq!(world.fleet.starts().len(), 2);
+    assert_eq!(count(&boot.engine, &session, "executor.stopped").await, 1);
+    assert_eq!(count(&boot.engine, &session, "run.interrupted").await, 0);
     world.end(boot).await;
 }
 
