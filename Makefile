@@ -69,6 +69,9 @@ soak: setup ## The long loops: 110,000 seeds, 3,000 kills of real processes, 1,0
 	cargo test --release --target-dir target/planted --workspace --features piton-testkit/planted --test planted -- --nocapture
 	cargo test --release -p piton-testkit --test it -- --ignored --nocapture
 	cargo test --release -p piton-cli --test it -- --ignored --nocapture
+	node scripts/attacks.mjs 10 --release
+	cargo build --profile dist -p piton-cli
+	TESTED_PITON=$(CURDIR)/target/dist/piton cargo test --release -p piton-cli --test it -- server::
 	cargo test --release -p piton-graph --test it -- --ignored --nocapture
 	cd web && npm ci --no-audit --no-fund --loglevel=error && npm run --silent soak:run -w client
 

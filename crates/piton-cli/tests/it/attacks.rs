@@ -2,7 +2,8 @@
 //! them run in `make test`; in `make soak` they are repeated, one after the other and many rounds, because
 //! some of them are races.
 //!
-//! What does not need the whole program is tested where it is decided:
+//! What does not need the whole program is tested where it is decided; `scripts/attacks.mjs` repeats it in
+//! `make soak`:
 //! - a filter that appears in git's configuration while git runs: `piton-workspace`,
 //!   `git::a_filter_that_appears_later_is_not_run`, `worktree::a_filter_that_appears_later_is_not_run`;
 //!   `piton-runtime`, `worktrees::a_hostile_repository_runs_nothing`
