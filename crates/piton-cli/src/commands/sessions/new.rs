@@ -13,6 +13,7 @@ use crate::agents;
 use crate::background;
 use crate::context::Context;
 use crate::error::{Error, Exit, Result};
+use crate::lookup;
 use crate::mcp_servers::McpServerArgs;
 use crate::ui::Ui;
 
@@ -46,7 +47,7 @@ pub(crate) struct Args {
     choice: ChoiceArgs,
     #[command(flatten)]
     mcp: McpServerArgs,
-    /// The session's task
+    /// The session's task: its id, or the beginning or end of it
     #[arg(long, value_name = "TASK")]
     task: Option<String>,
     /// The session's title
@@ -89,15 +90,17 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         let folder = folder(args.dir.as_deref().unwrap_or(Path::new(".")))?;
         NewSession { working_dir: Some(folder), ..NewSession::default() }
     };
-    let new = NewSession {
+    let mut new = NewSession {
         agent_profile_id: Some(agents::chosen(ui, &cx.settings, args.agent)?),
         agent: args.choice.choice()?,
         mcp_servers: args.mcp.servers()?,
-        task_id: args.task,
         title: args.title,
         ..new
     };
     let client = background::ensure(cx).await?;
+    if let Some(task) = &args.task {
+        new.task_id = Some(lookup::task_on(&client, task).await?.to_string());
+    }
     let made = make(&client, &new).await?;
     if ui.json {
         ui.json_line(&made)?;

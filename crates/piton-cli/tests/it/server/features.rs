@@ -55,6 +55,9 @@ fn a_task_is_named_by_a_part_of_its_id() {
         assert_eq!(world.json(&["tasks", "edit", part, "Two"])["task_id"], task, "{part}");
         let listed = world.command(&["sessions", "list", "--task", part]).output().unwrap();
         assert!(listed.status.success(), "{part}: {}", String::from_utf8_lossy(&listed.stderr));
+        let made = world.json(&["sessions", "new", "--agent", "echo", "--task", part]);
+        let session = made["session_id"].as_str().unwrap();
+        assert_eq!(world.json(&["sessions", "show", session])["task_id"], task, "{part}");
     }
     assert_eq!(world.refused(&["tasks", "show", "task_nothing"]), "task_not_found");
 }
