@@ -139,7 +139,11 @@ fn wanted(before: &[String]) -> Wanted {
         let mut named = command.get_positionals();
         named.find(at).or_else(|| command.get_positionals().nth(positional - 1)).or_else(last)
     });
-    let Some(arg) = arg else { return Wanted::default() };
+    arg.map(wanted_by).unwrap_or_default()
+}
+
+/// What the value of this argument names.
+fn wanted_by(arg: &clap::Arg) -> Wanted {
     let names = arg.get_value_names().unwrap_or_default();
     let is = |name: &str| {
         names.iter().any(|value| value.split('|').any(|one| one == name))
@@ -151,6 +155,11 @@ fn wanted(before: &[String]) -> Wanted {
         tasks: is("TASK"),
         agents: is("AGENT") || arg.get_id() == "agent",
     }
+}
+
+/// Whether the value of this argument names a session, a wait, a task or an agent.
+pub(super) fn names_an_id(arg: &clap::Arg) -> bool {
+    takes_value(arg) && wanted_by(arg) != Wanted::default()
 }
 
 fn takes_value(arg: &clap::Arg) -> bool {

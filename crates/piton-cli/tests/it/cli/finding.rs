@@ -1,10 +1,9 @@
-//! Sessions found by a text, exported to read, completed in a shell; the service's file.
+//! Sessions found by a text, exported to read; the service's file.
 
 use insta::assert_snapshot;
 
 use crate::cli::fixture::Fixture;
 use crate::cli::home::Home;
-use crate::tools;
 
 #[test]
 fn the_service_is_shown_and_nothing_is_written() {
@@ -49,54 +48,6 @@ fn a_session_is_found_by_its_words_and_exported_to_read() {
     let again = fixture.run("sessions export sess_done --html");
     assert!(again.contains("file_exists") && again.contains("--- exit 1"), "{again}");
     assert!(fixture.run("sessions export sess_done --html --encrypt").contains("--- exit 2"));
-}
-
-/// What a shell asks for while someone types.
-#[test]
-fn a_shell_completes_ids_and_agents() {
-    let fixture = Fixture::new();
-    let ids = fixture.run("complete -- sessions show sess_d");
-    assert!(ids.contains("sess_done\t"), "{ids}");
-    let agents = fixture.run("complete -- chat --agent cod");
-    assert!(agents.contains("codex\t") && !agents.contains("gemini"), "{agents}");
-    let waits = fixture.run("complete -- sessions answer wait_");
-    assert!(waits.contains("wait_"), "{waits}");
-    let nothing = fixture.run("complete -- sessions list --limit ''");
-    assert_eq!(nothing.lines().count(), 2, "{nothing}");
-}
-
-/// The session that was active last is offered by its name, and waits have none.
-#[test]
-fn a_shell_completes_the_latest_session() {
-    let fixture = Fixture::new();
-    let offered = fixture.run("complete -- sessions show @");
-    assert!(offered.contains("@last\tthe session that was active last\n"), "{offered}");
-    assert!(!fixture.run("complete -- sessions list --agent @").contains("@last"));
-}
-
-/// Wants to show: the script for bash completes ids in a real bash, and leaves commands and options to
-/// what clap generated.
-#[test]
-fn the_completion_script_completes_ids_in_bash() {
-    let fixture = Fixture::new();
-    let script = fixture.home.command(["completions", "bash"]).output().unwrap();
-    fixture.home.write("completion.bash", &String::from_utf8(script.stdout).unwrap());
-    let completed = |words: &[&str]| {
-        let program = ". ~/completion.bash; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); \
-                    _piton_ids \"$1\" \"${!#}\" \"${COMP_WORDS[COMP_CWORD - 1]}\"; \
-                    printf '%s\\n' \"${COMPREPLY[@]}\"";
-        let mut bash = std::process::Command::new("bash");
-        let piton = tools::piton();
-        bash.args(["--norc", "-c", program, "bash", piton]).args(words);
-        bash.env("HOME", fixture.home.path());
-        let output = bash.output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        text.lines().map(str::to_owned).collect::<Vec<_>>()
-    };
-    assert_eq!(completed(&["sessions", "show", "sess_don"]), ["sess_done"]);
-    assert_eq!(completed(&["chat", "--agent", "code"]), ["codex"]);
-    assert_eq!(completed(&["sessions", "artif"]), ["artifacts"]);
 }
 
 /// Wants to show: a session that cannot be read is named, and the others are searched all the same.

@@ -5,6 +5,7 @@
 mod agents;
 mod bundles;
 mod cleaning;
+mod completions;
 mod config;
 mod convert;
 mod demo;
