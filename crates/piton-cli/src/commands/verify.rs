@@ -18,7 +18,7 @@ Examples:
   piton verify --json | jq 'select(.good | not)'
 
 Exit code: 0 if everything is good, 1 if anything is not.
-JSON: one object per log and line: session (null for the store as a whole), good, good_to,
+JSON: one object per log and line: session_id (null for the store as a whole), good, good_to,
 anchored_to, problem {kind, seq, what}, code.";
 
 /// Logs that are asked for at a time.
@@ -233,7 +233,7 @@ fn explain(problem: &Problem) -> Explanation {
 
 fn finding_json(session: Option<&SessionId>, explained: &Explanation) -> Value {
     json!({
-        "session": session,
+        "session_id": session,
         "good": false,
         "good_to": Value::Null,
         "anchored_to": Value::Null,
@@ -247,7 +247,7 @@ fn to_json(id: &SessionId, found: &Result<Verification>) -> Value {
         Ok(Verification { good_to, problem, anchored_to }) => {
             let explained = problem.as_ref().map(explain);
             json!({
-                "session": id,
+                "session_id": id,
                 "good": problem.is_none(),
                 "good_to": good_to,
                 "anchored_to": anchored_to,
@@ -258,7 +258,7 @@ fn to_json(id: &SessionId, found: &Result<Verification>) -> Value {
             })
         }
         Err(error) => json!({
-            "session": id,
+            "session_id": id,
             "good": false,
             "good_to": Value::Null,
             "anchored_to": Value::Null,

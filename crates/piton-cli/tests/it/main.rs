@@ -40,9 +40,10 @@
 //! Helpers: `world` (the real binary with its data folder), `limited` (a server in this process), `pty`
 //! (a terminal), `socket` (a WebSocket client).
 //!
-//! [`attacks`]: what once succeeded, by name.
+//! [`attacks`]: what once succeeded, by name. [`json_names`]: ids have one name in all JSON.
 
 mod attacks;
 mod cli;
+mod json_names;
 mod server;
 mod tools;

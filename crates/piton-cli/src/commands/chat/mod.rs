@@ -53,11 +53,12 @@ and 7 paused by another client, 130 stopped by Ctrl-C. Unless it completed, stde
 how to continue. No question is asked. The agent ends with the run unless --keep is given; an
 agent that waits for an answer, is paused or was stopped by Ctrl-C keeps running.
 JSON: with --print, the records of the turn, one per line; the last line has outcome (completed,
-failed, interrupted, waiting, cancelled, paused), exit_code, session, run_id and wait_id.";
+failed, interrupted, waiting, cancelled, paused), exit_code, session_id, run_id and wait_id.";
 
 const ATTACH_EXAMPLES: &str = "\
 Examples:
-  piton attach                         The session that was active last
+  piton attach                         This folder's latest session
+  piton attach @last                   The session that was active last, in any folder
   piton attach SESSION </dev/null      Print what was said, and end when its run has ended
   echo 'now the tests' | piton attach SESSION
 

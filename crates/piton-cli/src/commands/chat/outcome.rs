@@ -71,7 +71,7 @@ impl Outcome {
         json!({
             "outcome": self.as_str(),
             "exit_code": self.exit().code(),
-            "session": session,
+            "session_id": session,
             "run_id": run,
             "wait_id": record["wait_id"],
         })

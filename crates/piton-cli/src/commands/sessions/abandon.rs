@@ -13,7 +13,7 @@ Examples:
   piton sessions abandon SESSION
   piton sessions resume SESSION       Start another agent and continue
 
-JSON: one object: session, run_id, changed (false if it was so already), last_seq, status.";
+JSON: one object: session_id, run_id, changed (false if it was so already), last_seq, status.";
 
 /// Give up an executor that does not respond
 ///

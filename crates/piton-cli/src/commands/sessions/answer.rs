@@ -29,7 +29,7 @@ Examples:
   piton sessions answer WAIT reject --message 'use the library instead'
   piton sessions answer WAIT --refuse                  Withdraw the question; the run continues
 
-JSON: one object: session, wait_id, kind, question, options {option_id, name}, deadline_at, answer
+JSON: one object: session_id, wait_id, kind, question, options {option_id, name}, deadline_at, answer
 (null if none was given), replayed.";
 
 /// Answer an open wait; without an answer, show the question
@@ -216,7 +216,7 @@ fn print(ui: &mut Ui, asked: &Asked, answer: Option<&Value>, replayed: bool) -> 
         let options: Vec<Value> =
             options.iter().map(|(id, name)| json!({"option_id": id, "name": name})).collect();
         ui.json_line(&json!({
-            "session": session, "wait_id": wait_id, "kind": kind, "question": question,
+            "session_id": session, "wait_id": wait_id, "kind": kind, "question": question,
             "options": options, "deadline_at": deadline_at, "answer": answer, "replayed": replayed,
         }))?;
         return Ok(Exit::Good);

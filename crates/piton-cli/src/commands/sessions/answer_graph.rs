@@ -105,7 +105,7 @@ pub(super) async fn run(
             .map(|option| json!({"option_id": option, "name": option}))
             .collect();
         ui.json_line(&json!({
-            "session": session, "wait_id": wait, "kind": "human", "question": question.text,
+            "session_id": session, "wait_id": wait, "kind": "human", "question": question.text,
             "options": options, "answer": answer, "replayed": false,
         }))?;
         return Ok(Exit::Good);

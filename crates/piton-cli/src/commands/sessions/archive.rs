@@ -23,7 +23,7 @@ Examples:
 The bundle is written, flushed and read back before the session is deleted. Without a passphrase
 it is in the clear: anyone who has it can read it.
 
-JSON: one object per session and line: session, bundle, last_seq, encrypted.";
+JSON: one object per session and line: session_id, bundle, last_seq, encrypted.";
 
 /// Move closed sessions into bundle files
 #[derive(Debug, clap::Args)]
@@ -76,7 +76,7 @@ impl Archive {
             archived.map_err(elsewhere)?;
         if ui.json {
             return ui.json_line(&json!({
-                "session": session_id,
+                "session_id": session_id,
                 "bundle": bundle,
                 "last_seq": last_seq,
                 "encrypted": encrypted,

@@ -228,7 +228,7 @@ async fn delete(ui: &mut Ui, cx: &Context, session: &str, named: &str) -> Result
         deleted.map_err(|error| graphs::owned(cx, error))?
     };
     if ui.json {
-        ui.json_line(&json!({"session": id, "checkpoint_id": checkpoint, "deleted": deleted}))?;
+        ui.json_line(&json!({"session_id": id, "checkpoint_id": checkpoint, "deleted": deleted}))?;
     } else {
         ui.line(format_args!("Checkpoint {checkpoint} is deleted."))?;
     }

@@ -14,7 +14,8 @@ Examples:
   piton sessions close SESSION
   piton sessions close SESSION --outcome cancelled
 
-JSON: one object: session, run_id (null), changed (false if it was so already), last_seq, status.";
+JSON: one object: session_id, run_id (null), changed (false if it was so already), last_seq,
+status.";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Outcome {

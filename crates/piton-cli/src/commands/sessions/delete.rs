@@ -24,7 +24,7 @@ The metadata log keeps a note: the id, the number of records, the end of its has
 reason; nothing of what was in it. Bundles and backups elsewhere are not touched. The session's
 worktree is removed too, unless work would be lost with it.
 
-JSON: one object per session and line: session, deleted, refusal (null, or {code, message}).";
+JSON: one object per session and line: session_id, deleted, refusal (null, or {code, message}).";
 
 /// Delete sessions permanently
 ///
@@ -71,7 +71,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
 
 pub(super) fn said(ui: &mut Ui, id: &SessionId) -> Result<()> {
     if ui.json {
-        ui.json_line(&json!({"session": id, "deleted": true, "refusal": null}))
+        ui.json_line(&json!({"session_id": id, "deleted": true, "refusal": null}))
     } else {
         ui.line(format_args!("Session {id} is deleted."))
     }
@@ -103,7 +103,7 @@ async fn preview(
                 let code = error.code().map(piton_core::Code::as_str);
                 json!({"code": code, "message": error.message()})
             });
-            ui.json_line(&json!({"session": id, "deleted": false, "refusal": refusal}))?;
+            ui.json_line(&json!({"session_id": id, "deleted": false, "refusal": refusal}))?;
             continue;
         }
         refusals.extend(refusal);

@@ -13,7 +13,7 @@ Examples:
   piton sessions dismiss SESSION
   piton sessions dismiss SESSION --run RUN          Only if this is still its run
 
-JSON: one object: session, run_id, changed (false if it was so already), last_seq.";
+JSON: one object: session_id, run_id, changed (false if it was so already), last_seq.";
 
 /// Mark an interrupted run as handled without resuming it
 ///

@@ -29,8 +29,8 @@ Examples:
 Without a passphrase the bundle is in the clear: anyone who has it can read it, and could forge
 one that verifies. docs/reference/bundle.md describes the format.
 
-JSON: one object: session, file, records, last_seq, encrypted, digest (BLAKE3 of the file); of a
-text: session, file, format (md or html), records, last_seq.";
+JSON: one object: session_id, file, records, last_seq, encrypted, digest (BLAKE3 of the file); of a
+text: session_id, file, format (md or html), records, last_seq.";
 
 /// Records read at a time.
 const PAGE: usize = 1_000;
@@ -141,7 +141,7 @@ async fn to_text(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     written.map_err(|error| unwritable(&path, &error))?;
     if ui.json {
         ui.json_line(&json!({
-            "session": id, "file": path, "format": ending, "records": records, "last_seq": after,
+            "session_id": id, "file": path, "format": ending, "records": records, "last_seq": after,
         }))?;
     } else {
         ui.line(format_args!("Session {id} is in {}.", path.display()))?;
@@ -168,7 +168,7 @@ fn print(ui: &mut Ui, written: &BundleFile, encrypted: bool) -> Result<()> {
     let Contents { session, last_seq, records, .. } = contents;
     if ui.json {
         return ui.json_line(&json!({
-            "session": session,
+            "session_id": session,
             "file": path,
             "records": records,
             "last_seq": last_seq,

@@ -25,7 +25,7 @@ The whole bundle is verified and imported, or nothing is. It is imported as it w
 masking does not apply to it. If the data folder has no store yet, one of the kind that the
 setting `store` names is created.
 
-JSON: one object: session, records, last_seq.";
+JSON: one object: session_id, records, last_seq.";
 
 /// Import a session from a bundle
 #[derive(Debug, clap::Args)]
@@ -67,7 +67,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         store.import(whole, passphrase.as_ref()).await.map_err(about)?;
     if ui.json {
         ui.json_line(&json!({
-            "session": session,
+            "session_id": session,
             "records": records,
             "verbatim_records": records,
             "last_seq": last_seq,

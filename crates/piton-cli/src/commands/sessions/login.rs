@@ -13,7 +13,7 @@ Examples:
   piton sessions login SESSION                       With the only method that the agent named
   piton sessions login SESSION --method api-key
 
-JSON: one object: session, run_id (null), changed, last_seq, status.";
+JSON: one object: session_id, run_id (null), changed, last_seq, status.";
 
 /// Log in to a session's agent
 ///

@@ -143,7 +143,7 @@ fn settled(
     let Settled { run_id, changed, last_seq } = done;
     if ui.json {
         ui.json_line(&json!({
-            "session": session, "run_id": run_id, "changed": changed, "last_seq": last_seq,
+            "session_id": session, "run_id": run_id, "changed": changed, "last_seq": last_seq,
         }))?;
     } else {
         let run = run_id.as_ref().map_or_else(|| "The run".to_owned(), |run| format!("Run {run}"));
@@ -166,7 +166,7 @@ async fn act(
     let after = client.session(session).await?.summary;
     if ui.json {
         ui.json_line(&json!({
-            "session": session,
+            "session_id": session,
             "run_id": done.run_id,
             "changed": after.last_seq > before.last_seq,
             "last_seq": after.last_seq,

@@ -14,7 +14,7 @@ Examples:
   piton sessions pause SESSION
   piton sessions resume SESSION     Continue the run
 
-JSON: one object: session, run_id, changed (false if it was so already), last_seq, status.";
+JSON: one object: session_id, run_id, changed (false if it was so already), last_seq, status.";
 
 /// Pause a session's run until it is resumed
 ///

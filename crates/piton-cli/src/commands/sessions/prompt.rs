@@ -21,7 +21,7 @@ Examples:
   piton sessions prompt SESSION 'what is wrong here?' --attach shot.png
   piton attach SESSION                            See what it answers
 
-JSON: one object: session, run_id, message_id, pending, queued, position.";
+JSON: one object: session_id, run_id, message_id, pending, queued, position.";
 
 /// The longest prompt that is read; the server takes no more.
 const PROMPT_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -53,7 +53,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     let accepted = client.prompt(&id, &PromptRequest { content, if_busy }).await?;
     if ui.json {
         ui.json_line(&json!({
-            "session": id,
+            "session_id": id,
             "run_id": accepted.run_id,
             "message_id": accepted.message_id,
             "pending": accepted.pending,

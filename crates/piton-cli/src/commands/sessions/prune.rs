@@ -32,9 +32,9 @@ The settings retention.archive_after and retention.delete_after say how long clo
 kept after their last activity. A session that is due for both is deleted. Bundles in the archive
 are not touched.
 
-JSON: without --yes one object per session and line: session, due (archive or delete), active_at.
+JSON: without --yes one object per session and line: session_id, due (archive or delete), active_at.
 With --yes, as `sessions archive` and `sessions delete` print them. Of a graph's checkpoints: one
-object: session, pruned (a list of ids), done.";
+object: session_id, pruned (a list of ids), done.";
 
 /// Sessions on one page of the index.
 const PAGE_SESSIONS: usize = 256;
@@ -142,7 +142,7 @@ fn print(ui: &mut Ui, view: &View, found: &[(DueRemoval, Row)]) -> Result<()> {
         for (due, row) in found {
             let active_at = row.summary.info.active_at;
             ui.json_line(
-                &json!({"session": due.session, "due": word(due), "active_at": active_at}),
+                &json!({"session_id": due.session, "due": word(due), "active_at": active_at}),
             )?;
         }
         return Ok(());
@@ -204,7 +204,7 @@ async fn prune_checkpoints(
         checkpoints::prune_plan(view.store(), &id, keep, clean_only).await?
     };
     if ui.json {
-        ui.json_line(&json!({"session": id, "pruned": pruned, "done": yes}))?;
+        ui.json_line(&json!({"session_id": id, "pruned": pruned, "done": yes}))?;
         return Ok(Exit::Good);
     }
     for checkpoint in &pruned {

@@ -20,14 +20,14 @@ Examples:
   piton sessions queue list SESSION
   piton sessions queue list SESSION --json | jq -r .text
 
-JSON: one object per prompt and line: session, message_id, position, version, queued_at, held,
+JSON: one object per prompt and line: session_id, message_id, position, version, queued_at, held,
 text.";
 
 const EDIT_EXAMPLES: &str = "\
 Examples:
   piton sessions queue edit SESSION 2 'only the unit tests'
 
-JSON: one object: session, message_id.";
+JSON: one object: session_id, message_id.";
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -122,7 +122,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
             let held = queue.iter().filter(|prompt| prompt.held).count();
             client.release_queue(&id).await?;
             if ui.json {
-                ui.json_line(&json!({"session": id, "released": held}))?;
+                ui.json_line(&json!({"session_id": id, "released": held}))?;
             } else if held == 0 {
                 ui.note(&format!("No queued prompt of session {id} was held"))?;
             } else {
@@ -151,7 +151,7 @@ async fn list(ui: &mut Ui, cx: &Context, args: &ListArgs) -> Result<Exit> {
         let text = content.map(|content| content.text()).unwrap_or_default();
         if ui.json {
             ui.json_line(&json!({
-                "session": id,
+                "session_id": id,
                 "message_id": message_id,
                 "position": at + 1,
                 "version": seq,
@@ -216,7 +216,7 @@ fn named<'a>(queue: &'a [QueuedPrompt], name: &str) -> Result<&'a QueuedPrompt> 
 fn changed(ui: &mut Ui, done: &QueueChanged, is_so: &str) -> Result<Exit> {
     let message = done.message_id.as_deref().unwrap_or_default();
     if ui.json {
-        ui.json_line(&json!({"session": done.session_id, "message_id": message}))?;
+        ui.json_line(&json!({"session_id": done.session_id, "message_id": message}))?;
     } else {
         ui.line(format_args!("Prompt {message} of session {} {is_so}.", done.session_id))?;
     }

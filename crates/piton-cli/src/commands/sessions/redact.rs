@@ -31,7 +31,7 @@ Removed content is gone from the whole store; its record stays, and a new record
 why. Fields of a record's header cannot be removed: delete the session to remove them. Copies
 elsewhere (bundles, backups) are not touched.
 
-JSON: one object: session, done, taken_out (a number), targets and in_headers [{seq, kind,
+JSON: one object: session_id, done, taken_out (a number), targets and in_headers [{seq, kind,
 matches, excerpt}], empty, gone and missing [seq].";
 
 /// More records than this are not named one by one.
@@ -179,7 +179,7 @@ fn print(
 ) -> Result<()> {
     if ui.json {
         return ui.json_line(&json!({
-            "session": id,
+            "session_id": id,
             "done": taken_out.is_some(),
             "taken_out": taken_out.unwrap_or(0),
             "targets": plan.targets.iter().map(to_json).collect::<Vec<_>>(),

@@ -13,7 +13,7 @@ Examples:
   piton sessions rename SESSION 'Fix the clock test'
   piton sessions rename SESSION --clear        Show the beginning of the first prompt again
 
-JSON: one object: session, run_id (null), changed, last_seq, status.";
+JSON: one object: session_id, run_id (null), changed, last_seq, status.";
 
 /// Rename a session
 ///

@@ -22,7 +22,7 @@ Examples:
   piton sessions resume SESSION --checkpoint 20a1                A graph, from an older checkpoint
   piton sessions list --status paused --json | jq -r .session_id | xargs -n 1 piton sessions resume
 
-JSON: one object: session, run_id (null if no run was continued), changed, last_seq, status. Of a
+JSON: one object: session_id, run_id (null if no run was continued), changed, last_seq, status. Of a
 graph: one event per line, as `piton run --json` prints them.";
 
 /// Resume a session: start its agent and continue a paused run, or continue a graph

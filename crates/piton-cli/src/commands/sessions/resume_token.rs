@@ -19,7 +19,7 @@ Examples:
   piton sessions resume-token SESSION --wait WAIT          For one of several waits
   piton sessions resume-token SESSION --valid-for 1h       For an interruption, for an hour
 
-JSON: one object: session, token (the secret), token_id, purpose (wait or interruption), wait_id,
+JSON: one object: session_id, token (the secret), token_id, purpose (wait or interruption), wait_id,
 expires_at.";
 
 /// Create a resume token: it answers a session's wait, or resumes its interrupted run
@@ -63,7 +63,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     };
     if ui.json {
         ui.json_line(&json!({
-            "session": id,
+            "session_id": id,
             "token": shown.token,
             "token_id": shown.token_id,
             "purpose": if wait.is_some() { "wait" } else { "interruption" },

@@ -14,7 +14,7 @@ Examples:
   piton sessions set SESSION --model large --option web=true
   piton sessions show SESSION          What the agent offers
 
-JSON: one object: session, run_id (null), changed, last_seq, status.";
+JSON: one object: session_id, run_id (null), changed, last_seq, status.";
 
 /// Set the mode, model or options of a session's agent
 ///

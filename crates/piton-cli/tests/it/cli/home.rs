@@ -8,6 +8,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use crate::json_names::assert_ids_are_named;
+
 /// The time that every command believes it is.
 pub(crate) const NOW: &str = "2026-02-21T12:00:00.000Z";
 
@@ -107,6 +109,9 @@ impl Home {
     }
 
     pub(crate) fn transcript(&self, line: &str, output: &Output) -> String {
+        if line.contains("json") {
+            assert_ids_are_named(&String::from_utf8_lossy(&output.stdout));
+        }
         let mut text = format!("$ piton {line}\n");
         for (name, bytes) in [("stdout", &output.stdout), ("stderr", &output.stderr)] {
             if !bytes.is_empty() {

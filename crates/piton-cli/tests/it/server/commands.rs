@@ -11,7 +11,7 @@ fn a_question_is_answered_from_the_command_line() {
     let session = &world.session();
     // The beginning of an id is enough.
     let said = world.json(&["sessions", "prompt", "sess_", "ask May I?\nsay thanks"]);
-    assert_eq!(said["session"], session.as_str());
+    assert_eq!(said["session_id"], session.as_str());
     let waiting = world.when(session, |status| status["status"] == "waiting");
     let wait = waiting["waits"][0]["wait_id"].as_str().unwrap();
 
@@ -200,7 +200,7 @@ fn redaction_and_archive_go_through_the_server() {
     assert_eq!(world.get(&format!("/api/v1/sessions/{session}")).code(), "session_not_found");
     // Put back beside the server, which then answers for it again.
     let bundle = archived["bundle"].as_str().unwrap();
-    assert_eq!(world.json(&["sessions", "import", bundle])["session"], session.as_str());
+    assert_eq!(world.json(&["sessions", "import", bundle])["session_id"], session.as_str());
     let mut again = world.command(&["sessions", "archive", session, "--to", "elsewhere"]);
     let output = again.current_dir(world.folder.path()).output().unwrap();
     assert!(output.status.success(), "{output:?}");

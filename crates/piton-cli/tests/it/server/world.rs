@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::json_names::assert_ids_are_named;
+
 /// Something that takes longer than this hangs.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -162,6 +164,7 @@ impl World {
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let output = self.command(arguments).arg("--json").output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {output:?}");
+        assert_ids_are_named(&String::from_utf8_lossy(&output.stdout));
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
