@@ -47,7 +47,7 @@ export class Conversation {
     this.#markAbandoned();
   }
 
-  /** Goes on behind an older record: what came after it stays, as what was left behind. */
+  /** Begins a lineage behind an older record; the items after that record stay, as an abandoned branch. */
   startLineage(record: LogRecord): void {
     this.#lineages = [...this.#lineages, lineageOf(record)];
     this.#markAbandoned();

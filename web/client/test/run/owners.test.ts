@@ -1,4 +1,4 @@
-/** Who owns a run, and what happens when nobody can know. */
+/** Who owns a run, and what happens when that cannot be known. */
 import { expect, test } from "vitest";
 
 import { instrument } from "../../src/run/instrument.js";
