@@ -4,7 +4,8 @@
 //   node scripts/docs.mjs            write the generated pages of docs/reference
 //   node scripts/docs.mjs --check    fail if a generated page is stale, a link leads nowhere, a page names
 //                                    a command, an option, a setting, a default or an operation that the
-//                                    program does not have, or uses a word that only we understand
+//                                    program does not have, a path that does not exist, or a word that only
+//                                    we understand, or if the recording of the demo is stale
 //   node scripts/docs.mjs --run [PAGE…]   run the commands of the pages, each page in a sandbox, and the
 //                                    scripts of examples
 //
@@ -22,7 +23,7 @@ import { execFile, execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { commandFaults, defaultFaults, indexFaults, linkFaults, pages, settingsFaults, wordFaults } from './docs/check.mjs';
+import { commandFaults, defaultFaults, indexFaults, linkFaults, pages, pathFaults, recordingFaults, settingsFaults, wordFaults } from './docs/check.mjs';
 import { generated } from './docs/generate.mjs';
 import { operationFaults, server } from './docs/operations.mjs';
 import { runExample, runPage } from './docs/run.mjs';
@@ -40,7 +41,7 @@ const list = ['-c', 'safe.directory=*', 'ls-files', '--cached', '--others', '--e
 const tracked = execFileSync('git', list).toString().split('\n').filter((path) => path && existsSync(path));
 const markdown = tracked.filter((path) => path.endsWith('.md'));
 // What users read beside the pages.
-const isShown = (path) => /^docs\/api\/.*\.json$|^crates\/piton-cli\/.*\.snap$/.test(path);
+const isShown = (path) => /^docs\/api\/.*\.json$|^docs\/.*\.svg$|^crates\/piton-cli\/.*\.snap$/.test(path);
 
 if (mode === undefined) {
   for (const [path, text] of await generated(piton)) {
@@ -52,6 +53,7 @@ if (mode === undefined) {
   const stale = (await generated(piton)).filter(([path, text]) => !existsSync(path) || readFileSync(path, 'utf8') !== text);
   const faults = stale.map(([path]) => `${path} is stale: run \`make docs\``);
   faults.push(...linkFaults(markdown), ...commandFaults(piton, pages(markdown)), ...wordFaults([...markdown.filter((path) => path.startsWith('docs/')), 'README.md', ...tracked.filter(isShown)]));
+  faults.push(...pathFaults(markdown), ...recordingFaults('docs/demo.svg', 'crates/piton-cli/tests/it/cli/snapshots/it__cli__demo__demo_claims.snap'));
   faults.push(...settingsFaults(piton, [...pages(markdown), ...markdown.filter((path) => path.startsWith('examples/'))]));
   faults.push(...indexFaults('docs/errors/README.md'), ...defaultFaults(piton, 'docs/settings.md'), ...operationFaults('docs/reference/http.md', readFileSync('docs/reference/http.md', 'utf8'), server()));
   for (const fault of faults) console.error(fault);

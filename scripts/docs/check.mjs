@@ -41,6 +41,37 @@ export function linkFaults(markdown) {
   return faults;
 }
 
+/**
+ * Paths of the tree in `code` that do not exist. `PATH::test` names its file; a file's name alone stands for
+ * one beside the path before it in the line.
+ */
+export function pathFaults(paths) {
+  const faults = [];
+  for (const page of paths) {
+    withoutBlocks(readFileSync(page, 'utf8')).split('\n').forEach((line) => {
+      let folder;
+      for (const [, code] of line.matchAll(/`([^`]+)`/g)) {
+        const path = code.split('::')[0];
+        const isWhole = /^(crates|docs|examples|scripts|web|\.ci)\/[\w./-]+$/.test(path) && !path.startsWith('web/dist');
+        if (isWhole) folder = path.endsWith('/') ? path : dirname(path);
+        const isBeside = folder !== undefined && /^[\w/-]+\.(rs|ts|tsx|mjs)$/.test(path);
+        if ((isWhole && !existsSync(path)) || (isBeside && !isWhole && !existsSync(join(folder, path)))) faults.push(`${page}: \`${code}\` does not exist`);
+      }
+    });
+  }
+  return faults;
+}
+
+/** What a recording of the demo claims, if the demo that is tested claims something else. */
+export function recordingFaults(recording, snapshot) {
+  const claims = readFileSync(snapshot, 'utf8').split(/^---$/m)[2].trim().split('\n');
+  const text = /<desc[^>]*>([\s\S]*?)<\/desc>/.exec(readFileSync(recording, 'utf8'))?.[1] ?? '';
+  const shown = [...text.matchAll(/✓ (.*)/g)].map(([, claim]) => claim.replace(/\d+/g, 'N').trim());
+  const at = claims.findIndex((claim, i) => claim !== shown[i]);
+  if (at < 0 && shown.length === claims.length) return [];
+  return [`${recording} is stale: it shows "${shown[at] ?? shown.at(-1)}" where the demo claims "${claims[at] ?? 'nothing'}"; run \`make demo-svg\``];
+}
+
 /** Words that only we understand; each has a plain one. */
 const PRIVATE = /\b(is told|are told|was told|owed|owing|afresh|anew|somebody|nobody|whoever|go(es|ne)? on with|goes on|in vain|at hand|asker|S[0-4]('s)?)\b/i;
 

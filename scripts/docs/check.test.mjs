@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { after, test } from 'node:test';
 import { blocks, transcripts } from './blocks.mjs';
-import { commandFaults, defaultFaults, indexFaults, linkFaults, settingsFaults, wordFaults } from './check.mjs';
+import { commandFaults, defaultFaults, indexFaults, linkFaults, pathFaults, recordingFaults, settingsFaults, wordFaults } from './check.mjs';
 import { methods, operationFaults, operations, operationsPage, scopes } from './operations.mjs';
 
 const piton = resolve(process.env.PITON ?? 'target/debug/piton');
@@ -41,6 +41,22 @@ test('commands and options, in shell blocks, in transcripts and in text', () => 
 test('words that only we understand', () => {
   assert.deepEqual(wordFaults([page('The session continues.\n')]), []);
   for (const word of ['goes on', 'afresh', 'nobody', 'S2']) assert.equal(wordFaults([page(`It is ${word} here.\n`)]).length, 1, word);
+});
+
+test('paths of the tree that do not exist', () => {
+  const good = 'See `crates/piton-core/src/lib.rs`, `id.rs`, `scripts/docs/` and `scripts/docs.mjs::x`, not `rewind.rs`.\n';
+  assert.deepEqual(pathFaults([page(good.replace(', not `rewind.rs`', '')), page('`gone.rs` alone is an example.\n')]), []);
+  assert.equal(pathFaults([page(good)]).length, 1);
+  assert.equal(pathFaults([page('`crates/piton-core/src/gone.rs`, `crates/piton-core/src/lib.rs::x`\n')]).length, 1);
+});
+
+test('a recording that claims something else than the demo', () => {
+  const snapshot = page('---\nsource: x\n---\nevery record is there (N of them)\nthe run continues\n');
+  const recording = (...claims) => page(`<svg><desc id="text">1. A step\n${claims.map((claim) => `   ✓ ${claim}\n`).join('')}</desc></svg>`);
+  assert.deepEqual(recordingFaults(recording('every record is there (36 of them)', 'the run continues'), snapshot), []);
+  assert.equal(recordingFaults(recording('every record is there (36 of them)', 'the run goes on'), snapshot).length, 1);
+  assert.equal(recordingFaults(recording('every record is there (36 of them)'), snapshot).length, 1);
+  assert.equal(recordingFaults(recording('every record is there (36 of them)', 'the run continues', 'more'), snapshot).length, 1);
 });
 
 test('settings that the program does not accept', () => {
