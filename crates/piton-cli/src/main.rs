@@ -1,33 +1,45 @@
-//! The binary `piton`. Data goes to stdout, everything else to stderr; a command is a file in
-//! `commands`. Nothing here knows how a session works: it asks the runtime and shows the answer.
+//! The binary `piton`. Data goes to stdout, everything else to stderr; each command is a file in
+//! `commands`. The rules of sessions are elsewhere: a command calls `piton_runtime::Engine`, in this
+//! process or through the server's API, and prints the answer.
 
-mod agents;
-mod attachment;
-mod backend;
-mod background;
+// From arguments to a command: begin with `cli`; what each command does is in `commands`.
 mod call;
 mod cli;
 mod commands;
-mod config;
 mod context;
-mod context_choices;
-mod conversion;
-mod echo_memory;
-mod error;
-mod examiner;
-mod findings;
-mod graphs;
 mod ids;
 mod lookup;
+
+// Settings and secrets.
+mod config;
 mod masking;
-mod mcp_servers;
-mod permission_text;
-mod programs;
 mod reloader;
 mod secret;
+
+// The data folder: its server, or its store.
+mod backend;
+mod background;
+mod conversion;
 mod server;
-mod show;
 mod stores;
+
+// Agents, what they are given, and graphs.
+mod agents;
+mod attachment;
+mod echo_memory;
+mod graphs;
+mod mcp_servers;
+mod programs;
+
+// `piton doctor` and the other checks.
+mod examiner;
+mod findings;
+
+// What is printed and drawn.
+mod context_choices;
+mod error;
+mod permission_text;
+mod show;
 mod table;
 mod terminal;
 mod text;

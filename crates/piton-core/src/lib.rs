@@ -1,10 +1,12 @@
-//! What a session knows and what follows from it.
+//! The rules of sessions: records, the fold that computes a session's state from them, and the
+//! decisions that turn a command into new records.
 //!
-//! Everything here is a function of values: time, ids, secrets and the set of dead boots come in
-//! as arguments; no I/O, no clock, no randomness, no async. What is hard to test elsewhere belongs
-//! here.
+//! Everything here is a function of values: time, ids, secrets and the set of dead boots (lives of
+//! server processes that have ended) are arguments; no I/O, no clock, no randomness, no async. A rule
+//! that can be written as such a function belongs here, where it can be tested without a disk or an
+//! agent.
 
-// Records, and what they add up to: begin with `record`, `event` and `fold`.
+// Records, and the states that are computed from them: begin with `record`, `event` and `fold`.
 pub mod canonical;
 pub mod chain;
 pub mod event;
@@ -25,7 +27,7 @@ pub mod resume;
 pub mod supervise;
 pub mod undelivered;
 
-// What readers are shown: derived whenever it is asked for, stored nowhere as truth.
+// What readers are shown: computed from a state for each request; a stored copy is a cache.
 pub mod conversation;
 pub mod overview;
 pub mod reason;
@@ -36,7 +38,7 @@ pub mod title;
 pub mod tool_text;
 pub mod transcript;
 
-// What an agent is given, and what it reports.
+// What an agent is sent, and what it reports.
 pub mod agent_view;
 pub mod command_line;
 pub mod content;

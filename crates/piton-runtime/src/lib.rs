@@ -1,41 +1,57 @@
 //! The session engine: complete without HTTP. [`Engine`] has one method for each thing that a client
-//! can ask; server and command line call it, and nothing else.
+//! can ask; the server and the command line change sessions through it alone.
 //!
-//! Below it is the session service ([`Service`], held by callers as a [`Handle`]). The coordinator
-//! brings commands to sessions, a session decides, makes durable and then acts, a session's
-//! supervisor owns its execution, the sweeper settles what deadlines left, the token service answers
-//! for those without a login.
+//! Below it is the session service ([`Service`]; callers hold a [`Handle`]):
+//!
+//! - the coordinator passes each command to the task of its session (`session`), which decides, makes
+//!   the records durable, and only then acts;
+//! - a session's supervisor finds, starts, follows and ends its execution: one life of an agentctl, the
+//!   process that owns an agent;
+//! - the sweeper acts without a caller: when a deadline passes, or another boot (a server process's life)
+//!   ends;
+//! - the token service answers a wait for a caller who presents a resume token instead of a login.
 //!
 //! A process that runs no sessions reads them with a [`View`], and changes a session that no
 //! process runs with an [`OfflineWriter`].
 
-pub mod broadcast;
-mod conversation;
-mod coordinator;
-mod counts;
+// What clients can ask: begin with `engine`.
 mod engine;
-mod env;
 mod error;
+mod settings;
+
+// One session: its task, its agent, its deadlines.
+mod coordinator;
 mod executions;
-mod graphs;
-mod interfaces;
-mod messages;
-mod metadata;
-mod metadata_snapshot;
-mod offline;
-mod permission_rules;
-mod redaction;
-mod removal;
-mod retention;
 mod service;
 mod session;
-mod settings;
 mod supervisor;
 mod sweeper;
+
+// Parts of a session's work.
+mod graphs;
+mod messages;
+mod permission_rules;
+mod redaction;
 mod titles;
 mod tokens;
-mod view;
 mod worktrees;
+
+// What belongs to no session, and sessions that come and go.
+mod metadata;
+mod metadata_snapshot;
+mod removal;
+mod retention;
+
+// Reading, and writing without a server.
+pub mod broadcast;
+mod conversation;
+mod counts;
+mod offline;
+mod view;
+
+// What comes from outside: time, ids, executors, the store.
+mod env;
+mod interfaces;
 
 pub use conversation::{Abandoned, ConversationPage};
 pub use counts::{Counts, RunActivity};

@@ -1,5 +1,6 @@
-//! What a record can say. One declaration per kind names its header fields (whatever the fold
-//! reads) and its content fields (text, arguments, results: encrypted, maskable, redactable).
+//! The kinds of records. One declaration per kind names its header fields (those that the fold reads,
+//! stored in the clear) and its content fields (text, arguments, results: encrypted, maskable,
+//! redactable).
 //!
 //! An event is the *typed view* of a record's header. The record itself keeps the bytes that were
 //! written, so kinds and fields of a newer program pass through this one unchanged.
@@ -45,7 +46,7 @@ pub struct ParseError {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unknown {
     pub kind: String,
-    /// A program that does not know a critical kind must not write behind it.
+    /// A program that does not know a critical kind may read the log, and must not append to it.
     pub critical: bool,
 }
 

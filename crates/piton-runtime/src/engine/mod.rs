@@ -79,37 +79,38 @@ use graphs::Graphs;
 use snapshots::Snapshots;
 use start_plan::StartPlans;
 
-/// What an engine is made of.
+/// Options of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
     /// Store, clock, boot and masks. Driver and executors are the engine's own.
     pub service: Options,
-    /// What can be run as an agent. Of several with one id the last counts.
+    /// The agents that can be run. Of several profiles with the same id the last counts.
     pub profiles: Vec<Profile>,
     /// The agent of sessions that name none, if the user set one; without one it is the first that
     /// is installed, else the test agent.
     pub default_agent: Option<String>,
     /// When agents are restarted, and which context they receive.
     pub policy: Policy,
-    /// What every agentctl is launched with.
+    /// What every agentctl is launched with: the rules of masking, and limits.
     pub launch: LaunchOptions,
     /// The folder of the sessions' git worktrees.
     pub worktrees: PathBuf,
-    /// The folder of the workspaces of sessions that name none.
+    /// Sessions that name no folder get a workspace of their own in this one.
     pub scratch: PathBuf,
     /// The folder that archived sessions are moved to.
     pub archive: PathBuf,
     /// The folder of the snapshots of workspaces; `None`: none are taken, and turns have no
     /// checkpoints.
     pub snapshots: Option<PathBuf>,
-    /// What the store does to contents: which checkpoint options fit it.
+    /// Whether the store encrypts and compresses contents; checkpoint options that contradict it are
+    /// refused.
     pub store_features: StoreFeatures,
     /// Checkpoint options of all graphs; they win over a graph's own.
     pub checkpoint: CheckpointOptions,
 }
 
 impl EngineOptions {
-    /// With everything in its usual place of a data folder.
+    /// Options with every folder at its default place in a data folder.
     pub fn new(service: Options, data: &Path) -> Self {
         Self {
             launch: LaunchOptions::new(&service.masker),
@@ -153,7 +154,7 @@ struct Inner {
     archive: PathBuf,
 }
 
-/// Who appends to the logs of sessions.
+/// How this engine appends to the logs of sessions.
 #[derive(Debug)]
 enum Writer {
     Running(Box<Running>),
@@ -171,8 +172,8 @@ struct Running {
     snapshots: Option<Snapshots>,
 }
 
-/// An engine that runs. Dropping it ends its work wherever it is, as a crash would; agents outlive
-/// it either way.
+/// An engine that runs sessions. Dropping it stops its tasks at once, as a crash would; agents outlive
+/// it in any case.
 #[derive(Debug)]
 pub struct RunningEngine {
     engine: Engine,
@@ -187,7 +188,7 @@ impl RunningEngine {
         self.engine.clone()
     }
 
-    /// Takes no further work and waits until the accepted is durable. Agents and their agentctls
+    /// Accepts no further commands and waits until those that were accepted are durable. Agents and their agentctls
     /// keep running.
     pub async fn shut_down(mut self) {
         self.tasks.abort_all();
@@ -207,9 +208,10 @@ impl Drop for RunningEngine {
 }
 
 impl Engine {
-    /// Runs sessions from now on: finds the executions of earlier boots again, settles what they
-    /// left, starts agents that are to be started at boot, and those that prompts wait for.
-    /// Returns at once; until a session is settled its status says that its executor is probed.
+    /// Runs sessions from now on: finds the executions of earlier boots again, reattaches or interrupts
+    /// the runs that those boots left open, starts agents that are to be started at boot, and those that
+    /// prompts wait for. Does not wait for any of this; until a session was looked at, the reason of its
+    /// status is `executor_probing`.
     pub async fn start(
         mut options: EngineOptions,
         executor: Arc<dyn Executor>,
@@ -335,7 +337,7 @@ impl Engine {
         }
     }
 
-    /// How long a request waits until it is known what became of a start.
+    /// How long a request waits for an agent's start to succeed or fail.
     fn start_wait(&self) -> Duration {
         self.settings().agent_start_timeout
     }
@@ -361,7 +363,7 @@ impl Engine {
         self.0.metadata.get().ok_or(Error::ShuttingDown)
     }
 
-    /// Commands below the engine, for callers that drive sessions without an agent.
+    /// The session service below the engine, for callers that drive sessions without an agent.
     pub fn handle(&self) -> Result<&Handle> {
         Ok(&self.running()?.handle)
     }
@@ -381,7 +383,7 @@ impl Engine {
         matches!(self.0.writer, Writer::Offline(_))
     }
 
-    /// The one way in which the engine changes a session.
+    /// Every change that the engine makes to a session goes through here.
     async fn write(&self, session: &SessionId, command: Command) -> Result<Ack> {
         match &self.0.writer {
             Writer::Running(running) => running.handle.execute(session, command).await,
