@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use piton_core::mask::{KeyPatterns, Masker, TooMuch};
+use piton_core::mask::{KeyPatterns, Masker, MaskerTooLarge};
 use piton_exec::leftovers::Mark;
 use piton_exec::protocol::{Launch, files, spool_key};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -44,7 +44,7 @@ pub enum Error {
     #[error("The secret is not 32 bytes in hex")]
     Secret,
     #[error(transparent)]
-    Mask(#[from] TooMuch),
+    Mask(#[from] MaskerTooLarge),
     #[error(transparent)]
     Spool(#[from] spool::Error),
     #[error("Cannot bind the socket {}", path.display())]

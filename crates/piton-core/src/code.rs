@@ -336,11 +336,6 @@ impl AnyCode {
             Self::Other(_) => None,
         }
     }
-
-    /// Whether this program knows the code, and it is one of those.
-    pub fn is_known_and(&self, is_one: impl FnOnce(Code) -> bool) -> bool {
-        self.known().is_some_and(is_one)
-    }
 }
 
 impl From<Code> for AnyCode {

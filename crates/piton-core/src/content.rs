@@ -286,7 +286,7 @@ impl PromptContent {
     }
 
     /// The first kind of block in it that an agent does not take.
-    pub fn not_taken_by(&self, capabilities: PromptCapabilities) -> Option<BlockKind> {
+    pub fn first_unsupported(&self, capabilities: PromptCapabilities) -> Option<BlockKind> {
         self.0.iter().map(Block::kind).find(|kind| !capabilities.takes(*kind))
     }
 
@@ -459,8 +459,8 @@ mod tests {
             {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"},
         ]));
         let mut capabilities = PromptCapabilities { image: true, ..PromptCapabilities::default() };
-        assert_eq!(content.not_taken_by(capabilities), Some(BlockKind::Audio));
+        assert_eq!(content.first_unsupported(capabilities), Some(BlockKind::Audio));
         capabilities.audio = true;
-        assert_eq!(content.not_taken_by(capabilities), None);
+        assert_eq!(content.first_unsupported(capabilities), None);
     }
 }

@@ -53,13 +53,13 @@ pub struct TaskChange {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub standing: Option<TaskStanding>,
+    pub lifecycle: Option<TaskLifecycle>,
 }
 
 /// Whether a task's state follows from its sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum TaskStanding {
+pub enum TaskLifecycle {
     Open,
     Closed(Outcome),
 }
@@ -249,11 +249,11 @@ impl Registry {
         if let Some(title) = change.title.filter(|title| *title != task.title) {
             records.push(NewRecord::new(now, TaskUpdated { task_id: task_id(), title }));
         }
-        match (change.standing, task.closed) {
-            (Some(TaskStanding::Closed(outcome)), closed) if closed != Some(outcome) => {
+        match (change.lifecycle, task.closed) {
+            (Some(TaskLifecycle::Closed(outcome)), closed) if closed != Some(outcome) => {
                 records.push(NewRecord::new(now, TaskClosed { task_id: task_id(), outcome }));
             }
-            (Some(TaskStanding::Open), Some(_)) => {
+            (Some(TaskLifecycle::Open), Some(_)) => {
                 records.push(NewRecord::new(now, TaskReopened { task_id: task_id() }));
             }
             _ => {}

@@ -31,9 +31,9 @@ impl From<Outcome> for TaskState {
 
 /// What one session says about its task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum SessionActivity {
     /// It was given no prompt: starting its agent, or failing to, is no work on the task.
-    Unasked,
+    NotPrompted,
     /// An agent works.
     Running,
     /// It waits for a person.
@@ -44,31 +44,31 @@ pub enum Standing {
 
 /// What a session says about its task. A session whose agent is being started says what its run
 /// says; one in error has failed, and can be tried again.
-pub fn standing(facts: &Facts, status: &Status) -> Standing {
+pub fn activity(facts: &Facts, status: &Status) -> SessionActivity {
     if let Some(outcome) = facts.closed {
-        return Standing::Ended(outcome);
+        return SessionActivity::Ended(outcome);
     }
-    let Some(run) = &facts.run else { return Standing::Unasked };
+    let Some(run) = &facts.run else { return SessionActivity::NotPrompted };
     match status.name.wire() {
-        WireState::Running => Standing::Running,
-        WireState::Starting if run.is_open() => Standing::Running,
-        WireState::Starting | WireState::WaitingForInput => Standing::Waiting,
-        WireState::Error | WireState::Failed => Standing::Ended(Outcome::Failed),
-        WireState::Completed => Standing::Ended(Outcome::Completed),
-        WireState::Cancelled => Standing::Ended(Outcome::Cancelled),
+        WireState::Running => SessionActivity::Running,
+        WireState::Starting if run.is_open() => SessionActivity::Running,
+        WireState::Starting | WireState::WaitingForInput => SessionActivity::Waiting,
+        WireState::Error | WireState::Failed => SessionActivity::Ended(Outcome::Failed),
+        WireState::Completed => SessionActivity::Ended(Outcome::Completed),
+        WireState::Cancelled => SessionActivity::Ended(Outcome::Cancelled),
     }
 }
 
 /// Derives a task's state: an agent works on it, else a session waits for a person, else the outcome
 /// of the session that was active last and was given a prompt.
-pub fn derive(sessions: impl IntoIterator<Item = (Standing, Timestamp)>) -> TaskState {
+pub fn derive(sessions: impl IntoIterator<Item = (SessionActivity, Timestamp)>) -> TaskState {
     let (mut is_waiting, mut last) = (false, None);
-    for (standing, active_at) in sessions {
-        match standing {
-            Standing::Unasked => {}
-            Standing::Running => return TaskState::InProgress,
-            Standing::Waiting => is_waiting = true,
-            Standing::Ended(outcome) => {
+    for (activity, active_at) in sessions {
+        match activity {
+            SessionActivity::NotPrompted => {}
+            SessionActivity::Running => return TaskState::InProgress,
+            SessionActivity::Waiting => is_waiting = true,
+            SessionActivity::Ended(outcome) => {
                 if last.is_none_or(|(at, _)| at <= active_at) {
                     last = Some((active_at, outcome));
                 }
@@ -114,14 +114,14 @@ mod tests {
 
     #[test]
     fn work_beats_waiting_beats_the_last_outcome() {
-        use Standing::{Ended, Running, Unasked, Waiting};
+        use SessionActivity::{Ended, NotPrompted, Running, Waiting};
         let at = Timestamp::from_millis;
         let (completed, failed) = (Ended(Outcome::Completed), Ended(Outcome::Failed));
         assert_eq!(derive([]), TaskState::Todo);
-        assert_eq!(derive([(Unasked, at(9))]), TaskState::Todo);
+        assert_eq!(derive([(NotPrompted, at(9))]), TaskState::Todo);
         assert_eq!(derive([(completed, at(2)), (failed, at(1))]), TaskState::Completed);
         assert_eq!(derive([(completed, at(1)), (failed, at(2))]), TaskState::Failed);
-        assert_eq!(derive([(completed, at(1)), (Unasked, at(2))]), TaskState::Completed);
+        assert_eq!(derive([(completed, at(1)), (NotPrompted, at(2))]), TaskState::Completed);
         assert_eq!(derive([(completed, at(2)), (Waiting, at(1))]), TaskState::Review);
         assert_eq!(derive([(Waiting, at(2)), (Running, at(1))]), TaskState::InProgress);
     }
@@ -134,23 +134,23 @@ mod tests {
             Phase::Interrupted { reason: Reason::ProcessExit, was_waiting: false, activity: None };
         let ended = Phase::Ended(Outcome::Completed);
         for (name, phase, expected) in [
-            (Name::Starting, None, Standing::Unasked),
-            (Name::Error, None, Standing::Unasked),
-            (Name::Idle, None, Standing::Unasked),
-            (Name::Starting, Some(Phase::Open), Standing::Running),
-            (Name::Running, Some(Phase::Open), Standing::Running),
-            (Name::Waiting, Some(Phase::Open), Standing::Waiting),
-            (Name::Starting, Some(ended), Standing::Waiting),
-            (Name::Starting, Some(interrupted), Standing::Waiting),
-            (Name::InterruptedStartup, Some(interrupted), Standing::Waiting),
-            (Name::Idle, Some(ended), Standing::Waiting),
-            (Name::Error, Some(ended), Standing::Ended(Outcome::Failed)),
-            (Name::Error, Some(Phase::Open), Standing::Ended(Outcome::Failed)),
+            (Name::Starting, None, SessionActivity::NotPrompted),
+            (Name::Error, None, SessionActivity::NotPrompted),
+            (Name::Idle, None, SessionActivity::NotPrompted),
+            (Name::Starting, Some(Phase::Open), SessionActivity::Running),
+            (Name::Running, Some(Phase::Open), SessionActivity::Running),
+            (Name::Waiting, Some(Phase::Open), SessionActivity::Waiting),
+            (Name::Starting, Some(ended), SessionActivity::Waiting),
+            (Name::Starting, Some(interrupted), SessionActivity::Waiting),
+            (Name::InterruptedStartup, Some(interrupted), SessionActivity::Waiting),
+            (Name::Idle, Some(ended), SessionActivity::Waiting),
+            (Name::Error, Some(ended), SessionActivity::Ended(Outcome::Failed)),
+            (Name::Error, Some(Phase::Open), SessionActivity::Ended(Outcome::Failed)),
         ] {
-            assert_eq!(standing(&facts(phase), &status(name)), expected, "{name} {phase:?}");
+            assert_eq!(activity(&facts(phase), &status(name)), expected, "{name} {phase:?}");
         }
         let closed = Facts { closed: Some(Outcome::Cancelled), ..Facts::default() };
         let named = status(Name::Cancelled);
-        assert_eq!(standing(&closed, &named), Standing::Ended(Outcome::Cancelled));
+        assert_eq!(activity(&closed, &named), SessionActivity::Ended(Outcome::Cancelled));
     }
 }

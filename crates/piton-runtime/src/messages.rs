@@ -201,7 +201,7 @@ impl Messages {
             message.sent = 0;
             message.hasher = Some(blake3::Hasher::new());
             ended += 1;
-            message.masker.has_given_out() && ended <= MESSAGES_OPEN_MAX
+            message.masker.has_released() && ended <= MESSAGES_OPEN_MAX
         });
     }
 }

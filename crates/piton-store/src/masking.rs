@@ -67,7 +67,7 @@ impl Masking {
         }
         let mut originals = BTreeMap::new();
         for (at, record) in records.iter_mut().enumerate() {
-            if masker.may_concern(record) {
+            if masker.may_change(record) {
                 let safe = masker.record(record.clone())?;
                 originals.insert(at, std::mem::replace(record, safe));
             }

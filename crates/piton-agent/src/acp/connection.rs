@@ -219,7 +219,7 @@ impl Connection {
     async fn prompt_now(&self, run_id: RunId, content: &PromptContent) -> Result<Turn, Error> {
         let mut recorder = self.recorder.lock().await;
         let capabilities = recorder.hello.as_ref().map(|hello| hello.capabilities.prompt);
-        if let Some(kind) = content.not_taken_by(capabilities.unwrap_or_default()) {
+        if let Some(kind) = content.first_unsupported(capabilities.unwrap_or_default()) {
             return Err(Error::ContentNotSupported { kind });
         }
         // One that had a conversation and disowned it is about to be ended.

@@ -71,7 +71,7 @@ impl OneShot {
         run_id: RunId,
         content: &PromptContent,
     ) -> Result<(), acp::Error> {
-        if let Some(kind) = content.not_taken_by(PromptCapabilities::default()) {
+        if let Some(kind) = content.first_unsupported(PromptCapabilities::default()) {
             return Err(acp::Error::ContentNotSupported { kind });
         }
         let mut current = self.current.lock().await;

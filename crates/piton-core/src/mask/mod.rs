@@ -106,7 +106,7 @@ pub struct MaskerUpdate {
 /// There is more to look for than can be.
 #[derive(Debug, thiserror::Error)]
 #[error("The values to mask are too many or too long")]
-pub struct TooMuch(#[source] aho_corasick::BuildError);
+pub struct MaskerTooLarge(#[source] aho_corasick::BuildError);
 
 impl Masker {
     /// Values are trimmed; those that are too short to be looked for are left out. There is no
@@ -115,11 +115,11 @@ impl Masker {
     pub fn new(
         keys: KeyPatterns,
         values: impl IntoIterator<Item = impl AsRef<str>>,
-    ) -> Result<Self, TooMuch> {
+    ) -> Result<Self, MaskerTooLarge> {
         let values = values.into_iter();
         let given: BTreeSet<Box<str>> = values.filter_map(|v| worth(v.as_ref())).collect();
         let given: Arc<[Box<str>]> = given.into_iter().collect();
-        let search = Search::new(given.iter().map(|value| &**value)).map_err(TooMuch)?;
+        let search = Search::new(given.iter().map(|value| &**value)).map_err(MaskerTooLarge)?;
         Ok(Self::with(keys, given, search))
     }
 
@@ -163,7 +163,7 @@ impl Masker {
     pub fn learn(
         &self,
         values: impl IntoIterator<Item = impl AsRef<str>>,
-    ) -> Result<MaskerUpdate, TooMuch> {
+    ) -> Result<MaskerUpdate, MaskerTooLarge> {
         let mut masker = self.clone();
         for value in values {
             if let Some(value) = learnable(value.as_ref()).filter(|value| !masker.knows(value)) {
@@ -181,7 +181,7 @@ impl Masker {
         masker.learned.drain(..forgotten);
         let given = masker.given.iter().map(|value| &**value);
         let values = given.chain(masker.learned.iter().map(|value| &**value));
-        masker.search = Search::new(values).map_err(TooMuch)?.map(Arc::new);
+        masker.search = Search::new(values).map_err(MaskerTooLarge)?.map(Arc::new);
         Ok(MaskerUpdate { masker, forgotten })
     }
 
@@ -253,7 +253,7 @@ impl Masker {
     }
 
     /// False: the record passes as it is. True for a few that do, too.
-    pub fn may_concern(&self, record: &NewRecord) -> bool {
+    pub fn may_change(&self, record: &NewRecord) -> bool {
         (!free_fields(&record.event).is_empty() && self.may_hold(&record.header))
             || record.payload.as_ref().is_some_and(|payload| self.may_hold(payload))
     }

@@ -79,7 +79,7 @@ impl StreamMasker {
     }
 
     /// Whether some of what may be a secret was given out before it was known what it is.
-    pub fn has_given_out(&self) -> bool {
+    pub fn has_released(&self) -> bool {
         self.given_out > 0
     }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use piton_core::Timestamp;
 use piton_core::id::{SessionId, TaskId};
 use piton_core::registry::Task;
-use piton_core::task::{Standing, TaskState};
+use piton_core::task::{SessionActivity, TaskState};
 
 use crate::engine::derive_task_state;
 use crate::view::Listed;
@@ -31,7 +31,7 @@ pub enum TaskEvent {
 }
 
 /// What a session says about its task, and when, where that decides.
-type Said = (Standing, Option<Timestamp>);
+type Said = (SessionActivity, Option<Timestamp>);
 
 #[derive(Debug, Default)]
 pub(super) struct TaskBoard {
@@ -41,9 +41,9 @@ pub(super) struct TaskBoard {
 }
 
 fn said(listed: &Listed) -> Said {
-    let standing = piton_core::task::standing(&listed.row.summary.facts, &listed.status);
-    let is_ended = matches!(standing, Standing::Ended(_));
-    (standing, is_ended.then_some(listed.row.summary.info.active_at))
+    let activity = piton_core::task::activity(&listed.row.summary.facts, &listed.status);
+    let is_ended = matches!(activity, SessionActivity::Ended(_));
+    (activity, is_ended.then_some(listed.row.summary.info.active_at))
 }
 
 impl TaskBoard {

@@ -191,7 +191,7 @@ impl Engine {
             _ if is_one_shot => Some(PromptCapabilities::default()),
             said => said.map(|capabilities| capabilities.prompt),
         };
-        match known.and_then(|known| content.not_taken_by(known)) {
+        match known.and_then(|known| content.first_unsupported(known)) {
             Some(kind) => Err(Error::ContentNotSupported { kind }),
             None => Ok(()),
         }

@@ -160,6 +160,6 @@ pub(crate) fn derive_task_state(task: &Task, sessions: &[Listed]) -> TaskState {
     }
     task::derive(sessions.iter().map(|one| {
         let summary = &one.row.summary;
-        (task::standing(&summary.facts, &one.status), summary.info.active_at)
+        (task::activity(&summary.facts, &one.status), summary.info.active_at)
     }))
 }

@@ -113,7 +113,7 @@ impl Executions {
                 Err(Error::Agentctl(Fault::Unreachable { .. })) => tokio::time::sleep(AGAIN).await,
                 Err(Error::Agentctl(Fault::Problem(problem)))
                     if begins
-                        && problem.code.is_known_and(Code::is_momentary)
+                        && problem.code.known().is_some_and(Code::is_momentary)
                         && tries < REFUSED_TRIES_MAX =>
                 {
                     tries += 1;
@@ -125,10 +125,10 @@ impl Executions {
         match sent {
             Ok(_) => !is_reported_by_spool,
             Err(Error::Agentctl(Fault::Problem(problem))) => {
-                if problem.code.is_known_and(Code::is_transient) {
+                if problem.code.known().is_some_and(Code::is_transient) {
                     return false;
                 }
-                if is_reported_by_spool && problem.code.is_known_and(Code::is_journaled) {
+                if is_reported_by_spool && problem.code.known().is_some_and(Code::is_journaled) {
                     return false;
                 }
                 if begins {

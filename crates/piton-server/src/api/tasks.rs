@@ -11,7 +11,7 @@ use piton_api::task::{
 };
 use piton_core::event::Outcome;
 use piton_core::id::TaskId;
-use piton_core::registry::{TaskChange, TaskStanding};
+use piton_core::registry::{TaskChange, TaskLifecycle};
 use piton_runtime::{Caller, Fulfilled, TaskReport, broadcast};
 
 use super::{Reply, status};
@@ -85,20 +85,20 @@ pub(crate) async fn update_now(
     task: &str,
     update: TaskUpdate,
 ) -> Result<Fulfilled<TaskChanged>> {
-    let standing = match (update.closed, update.outcome) {
-        (Some(true), None) => Some(TaskStanding::Closed(Outcome::Completed)),
-        (Some(true), Some(WireEnum::Known(outcome))) => Some(TaskStanding::Closed(outcome)),
+    let lifecycle = match (update.closed, update.outcome) {
+        (Some(true), None) => Some(TaskLifecycle::Closed(Outcome::Completed)),
+        (Some(true), Some(WireEnum::Known(outcome))) => Some(TaskLifecycle::Closed(outcome)),
         (Some(true), Some(WireEnum::Other(_))) => {
             return Err(Problem::malformed("outcome is completed, failed or cancelled"));
         }
         (_, Some(_)) => return Err(Problem::malformed("outcome needs closed: true beside it")),
-        (Some(false), None) => Some(TaskStanding::Open),
+        (Some(false), None) => Some(TaskLifecycle::Open),
         (None, None) => None,
     };
-    if update.title.is_none() && standing.is_none() {
+    if update.title.is_none() && lifecycle.is_none() {
         return Err(Problem::malformed("Name what is to change: title or closed"));
     }
-    let change = TaskChange { title: update.title, standing };
+    let change = TaskChange { title: update.title, lifecycle };
     let changed = app.engine().change_task(caller, &task.parse()?, change).await?;
     Ok(changed.map(|changed| TaskChanged { task_id: changed.task_id }))
 }
