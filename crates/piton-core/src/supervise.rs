@@ -32,7 +32,7 @@ pub enum LeaseHolder {
 
 /// What is known of the session's execution, beside the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Link {
+pub enum ExecutionContact {
     /// Nothing yet, or nothing since the connection was lost.
     Unknown,
     /// It is being launched by this process: it must not be taken for gone.
@@ -50,11 +50,11 @@ pub enum Link {
 /// What the supervisor knows and the log does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is the answer to a question of its own")]
-pub struct Known {
+pub struct LiveFacts {
     pub owner: LeaseHolder,
     /// Of the boots that the log names, those that have died.
     pub dead: BTreeSet<BootId>,
-    pub link: Link,
+    pub link: ExecutionContact,
     /// A caller waits until it is written down what became of the execution.
     pub is_awaited: bool,
     /// It has been silent for longer than executors are waited for (`executor.abandon_after`).
@@ -95,7 +95,7 @@ pub enum Step {
 }
 
 /// The table. The first row that fits is taken.
-pub fn next(facts: &Facts, known: &Known) -> Step {
+pub fn next(facts: &Facts, known: &LiveFacts) -> Step {
     let start = known.start.map(Step::Start);
     if known.owner == LeaseHolder::Other {
         // What is wanted of another's session is refused by the store, with the owner's name.
@@ -110,10 +110,10 @@ pub fn next(facts: &Facts, known: &Known) -> Step {
     let is_ours = known.owner == LeaseHolder::Ours;
     let is_closed = facts.closed.is_some();
     match known.link {
-        Link::Launching => Step::Wait,
-        Link::Unknown => Step::Probe,
-        Link::Gone => Step::Settle(Some(Probe::Gone)),
-        Link::Silent { for_long } => {
+        ExecutionContact::Launching => Step::Wait,
+        ExecutionContact::Unknown => Step::Probe,
+        ExecutionContact::Gone => Step::Settle(Some(Probe::Gone)),
+        ExecutionContact::Silent { for_long } => {
             let is_recorded = executor.status == ExecutorStatus::Unreachable;
             if !is_recorded && (for_long || known.is_awaited || !is_ours) {
                 return Step::Settle(Some(Probe::Unreachable));
@@ -123,11 +123,15 @@ pub fn next(facts: &Facts, known: &Known) -> Step {
             }
             start.unwrap_or(Step::Wait)
         }
-        Link::Alive { .. } | Link::Connected if !is_ours => Step::Settle(Some(Probe::Alive)),
-        Link::Alive { rests: true } => start.unwrap_or(Step::Wait),
-        Link::Alive { .. } | Link::Connected if is_closed => Step::StopExecution,
-        Link::Alive { rests: false } => Step::Connect,
-        Link::Connected => {
+        ExecutionContact::Alive { .. } | ExecutionContact::Connected if !is_ours => {
+            Step::Settle(Some(Probe::Alive))
+        }
+        ExecutionContact::Alive { rests: true } => start.unwrap_or(Step::Wait),
+        ExecutionContact::Alive { .. } | ExecutionContact::Connected if is_closed => {
+            Step::StopExecution
+        }
+        ExecutionContact::Alive { rests: false } => Step::Connect,
+        ExecutionContact::Connected => {
             let is_orphaned = facts.run.as_ref().is_some_and(|run| is_orphaned(run, &known.dead));
             if executor.status != ExecutorStatus::Ready || is_orphaned {
                 return Step::Settle(Some(Probe::Alive));

@@ -8,21 +8,21 @@ use crate::common::{World, close, id, start};
 use piton_core::decide::{Command, Probe, Refusal};
 use piton_core::event::{AgentExited, AgentReady, ExecutorReady, ExecutorStarting, Outcome};
 use piton_core::resume::{self, Abilities, Plan, Policy, SkipReason, StartTrigger};
-use piton_core::supervise::{self, Known, LeaseHolder, Link, Step};
+use piton_core::supervise::{self, ExecutionContact, LeaseHolder, LiveFacts, Step};
 
-const ALIVE: Link = Link::Alive { rests: false };
-const RESTS: Link = Link::Alive { rests: true };
-const SILENT: Link = Link::Silent { for_long: false };
-const SILENT_LONG: Link = Link::Silent { for_long: true };
-const LINKS: [Link; 8] = [
-    Link::Unknown,
-    Link::Launching,
+const ALIVE: ExecutionContact = ExecutionContact::Alive { rests: false };
+const RESTS: ExecutionContact = ExecutionContact::Alive { rests: true };
+const SILENT: ExecutionContact = ExecutionContact::Silent { for_long: false };
+const SILENT_LONG: ExecutionContact = ExecutionContact::Silent { for_long: true };
+const LINKS: [ExecutionContact; 8] = [
+    ExecutionContact::Unknown,
+    ExecutionContact::Launching,
     ALIVE,
     RESTS,
-    Link::Gone,
+    ExecutionContact::Gone,
     SILENT,
     SILENT_LONG,
-    Link::Connected,
+    ExecutionContact::Connected,
 ];
 
 /// What the log says of the session.
@@ -67,13 +67,13 @@ fn world(log: Log) -> World {
     world
 }
 
-fn known(world: &World, owner: LeaseHolder, link: Link) -> Known {
+fn known(world: &World, owner: LeaseHolder, link: ExecutionContact) -> LiveFacts {
     let dead = world.dead.clone();
     let (is_awaited, is_given_up, is_idle, is_stopping) = (false, false, false, false);
-    Known { owner, dead, link, is_awaited, is_given_up, start: None, is_idle, is_stopping }
+    LiveFacts { owner, dead, link, is_awaited, is_given_up, start: None, is_idle, is_stopping }
 }
 
-fn next(log: Log, owner: LeaseHolder, link: Link) -> Step {
+fn next(log: Log, owner: LeaseHolder, link: ExecutionContact) -> Step {
     let world = world(log);
     supervise::next(&world.state.facts, &known(&world, owner, link))
 }
@@ -88,24 +88,24 @@ fn the_table() {
     let gone = Step::Settle(Some(Probe::Gone));
     let rows = [
         // No execution may live: there is nothing to ask, and at most a run to interrupt.
-        (NoExecution, Ours, Link::Unknown, Step::End),
-        (NoExecution, NoLiveBoot, Link::Unknown, Step::End),
-        (Stopped, Ours, Link::Unknown, Step::End),
-        (Orphaned, NoLiveBoot, Link::Unknown, Step::Settle(None)),
-        (Orphaned, Ours, Link::Unknown, Step::Settle(None)),
+        (NoExecution, Ours, ExecutionContact::Unknown, Step::End),
+        (NoExecution, NoLiveBoot, ExecutionContact::Unknown, Step::End),
+        (Stopped, Ours, ExecutionContact::Unknown, Step::End),
+        (Orphaned, NoLiveBoot, ExecutionContact::Unknown, Step::Settle(None)),
+        (Orphaned, Ours, ExecutionContact::Unknown, Step::Settle(None)),
         // What is being launched here is not asked.
-        (Starting, Ours, Link::Launching, Step::Wait),
+        (Starting, Ours, ExecutionContact::Launching, Step::Wait),
         // What is not known is asked.
-        (Starting, Ours, Link::Unknown, Step::Probe),
-        (Ready, Ours, Link::Unknown, Step::Probe),
-        (Ready, NoLiveBoot, Link::Unknown, Step::Probe),
-        (Log::Unreachable, Ours, Link::Unknown, Step::Probe),
-        (Closed, Ours, Link::Unknown, Step::Probe),
+        (Starting, Ours, ExecutionContact::Unknown, Step::Probe),
+        (Ready, Ours, ExecutionContact::Unknown, Step::Probe),
+        (Ready, NoLiveBoot, ExecutionContact::Unknown, Step::Probe),
+        (Log::Unreachable, Ours, ExecutionContact::Unknown, Step::Probe),
+        (Closed, Ours, ExecutionContact::Unknown, Step::Probe),
         // Gone.
-        (Ready, Ours, Link::Gone, gone.clone()),
-        (Ready, NoLiveBoot, Link::Gone, gone.clone()),
-        (Closed, Ours, Link::Gone, gone.clone()),
-        (Log::Unreachable, Ours, Link::Gone, gone),
+        (Ready, Ours, ExecutionContact::Gone, gone.clone()),
+        (Ready, NoLiveBoot, ExecutionContact::Gone, gone.clone()),
+        (Closed, Ours, ExecutionContact::Gone, gone.clone()),
+        (Log::Unreachable, Ours, ExecutionContact::Gone, gone),
         // Silent: another boot's is called unreachable at once, ours when it lasts.
         (Ready, Ours, SILENT, Step::Wait),
         (Ready, Ours, SILENT_LONG, unreachable.clone()),
@@ -117,22 +117,22 @@ fn the_table() {
         (Ready, NoLiveBoot, ALIVE, alive.clone()),
         (Ready, NoLiveBoot, RESTS, alive.clone()),
         (Closed, NoLiveBoot, ALIVE, alive.clone()),
-        (Ready, NoLiveBoot, Link::Connected, alive.clone()),
+        (Ready, NoLiveBoot, ExecutionContact::Connected, alive.clone()),
         (Ready, Ours, ALIVE, Step::Connect),
         (Log::Unreachable, Ours, ALIVE, Step::Connect),
         (Ready, Ours, RESTS, Step::Wait),
         (Closed, Ours, ALIVE, Step::StopExecution),
         (Closed, Ours, RESTS, Step::Wait),
         // Connected: the log says so, then it is followed.
-        (Starting, Ours, Link::Connected, alive.clone()),
-        (Log::Unreachable, Ours, Link::Connected, alive.clone()),
-        (ReadyOrphaned, Ours, Link::Connected, alive),
-        (Ready, Ours, Link::Connected, Step::Follow),
-        (Closed, Ours, Link::Connected, Step::StopExecution),
+        (Starting, Ours, ExecutionContact::Connected, alive.clone()),
+        (Log::Unreachable, Ours, ExecutionContact::Connected, alive.clone()),
+        (ReadyOrphaned, Ours, ExecutionContact::Connected, alive),
+        (Ready, Ours, ExecutionContact::Connected, Step::Follow),
+        (Closed, Ours, ExecutionContact::Connected, Step::StopExecution),
         // Another boot's.
-        (Ready, Other, Link::Unknown, Step::End),
-        (Ready, Other, Link::Connected, Step::End),
-        (Orphaned, Other, Link::Unknown, Step::End),
+        (Ready, Other, ExecutionContact::Unknown, Step::End),
+        (Ready, Other, ExecutionContact::Connected, Step::End),
+        (Orphaned, Other, ExecutionContact::Unknown, Step::End),
     ];
     for (log, owner, link, step) in rows {
         assert_eq!(next(log, owner, link), step, "{log:?}, {owner:?}, {link:?}");
@@ -143,7 +143,7 @@ fn the_table() {
 #[test]
 fn who_waits_is_not_kept_waiting_by_silence() {
     let world = world(Log::Ready);
-    let known = Known { is_awaited: true, ..known(&world, LeaseHolder::Ours, SILENT) };
+    let known = LiveFacts { is_awaited: true, ..known(&world, LeaseHolder::Ours, SILENT) };
     assert_eq!(supervise::next(&world.state.facts, &known), Step::Settle(Some(Probe::Unreachable)));
 }
 
@@ -153,21 +153,21 @@ fn who_waits_is_not_kept_waiting_by_silence() {
 fn a_start_comes_after_what_is_to_be_settled() {
     let trigger = StartTrigger::Open;
     for (log, owner, link, starts) in [
-        (Log::None, LeaseHolder::Ours, Link::Unknown, true),
-        (Log::Stopped, LeaseHolder::Ours, Link::Unknown, true),
-        (Log::Orphaned, LeaseHolder::NoLiveBoot, Link::Unknown, false),
-        (Log::Ready, LeaseHolder::NoLiveBoot, Link::Unknown, false),
+        (Log::None, LeaseHolder::Ours, ExecutionContact::Unknown, true),
+        (Log::Stopped, LeaseHolder::Ours, ExecutionContact::Unknown, true),
+        (Log::Orphaned, LeaseHolder::NoLiveBoot, ExecutionContact::Unknown, false),
+        (Log::Ready, LeaseHolder::NoLiveBoot, ExecutionContact::Unknown, false),
         (Log::Ready, LeaseHolder::NoLiveBoot, ALIVE, false),
         (Log::Ready, LeaseHolder::Ours, ALIVE, false),
         (Log::Ready, LeaseHolder::Ours, RESTS, true),
-        (Log::Ready, LeaseHolder::Ours, Link::Connected, true),
-        (Log::Ready, LeaseHolder::Ours, Link::Gone, false),
+        (Log::Ready, LeaseHolder::Ours, ExecutionContact::Connected, true),
+        (Log::Ready, LeaseHolder::Ours, ExecutionContact::Gone, false),
         (Log::Unreachable, LeaseHolder::Ours, SILENT, true),
-        (Log::Starting, LeaseHolder::Ours, Link::Launching, false),
-        (Log::Ready, LeaseHolder::Other, Link::Unknown, true),
+        (Log::Starting, LeaseHolder::Ours, ExecutionContact::Launching, false),
+        (Log::Ready, LeaseHolder::Other, ExecutionContact::Unknown, true),
     ] {
         let world = world(log);
-        let known = Known { start: Some(trigger), ..known(&world, owner, link) };
+        let known = LiveFacts { start: Some(trigger), ..known(&world, owner, link) };
         let step = supervise::next(&world.state.facts, &known);
         assert_eq!(step == Step::Start(trigger), starts, "{log:?}, {owner:?}, {link:?}: {step:?}");
     }
@@ -254,19 +254,22 @@ fn end_idle(idle_for: Duration) -> Command {
 #[test]
 fn an_idle_agent_is_ended() {
     let mut world = with_agent();
-    let idle = Known { is_idle: true, ..known(&world, LeaseHolder::Ours, Link::Connected) };
-    let next = |world: &World, known: &Known| supervise::next(&world.state.facts, known);
+    let idle = LiveFacts {
+        is_idle: true,
+        ..known(&world, LeaseHolder::Ours, ExecutionContact::Connected)
+    };
+    let next = |world: &World, known: &LiveFacts| supervise::next(&world.state.facts, known);
     assert_eq!(next(&world, &idle), Step::EndIdleAgent);
-    let wanted = Known { start: Some(StartTrigger::Prompt), ..idle.clone() };
+    let wanted = LiveFacts { start: Some(StartTrigger::Prompt), ..idle.clone() };
     assert_eq!(next(&world, &wanted), Step::Start(StartTrigger::Prompt));
     assert_eq!(world.done(end_idle(Duration::ZERO)), ["agent.ending"]);
     assert!(!world.state.facts.can_receive(), "it is given nothing any more");
     assert_eq!(next(&world, &idle), Step::StopAgent);
     assert_eq!(next(&world, &wanted), Step::StopAgent);
     // While it is being ended, a start that is wanted waits for its end.
-    let stopping = Known { is_stopping: true, ..idle.clone() };
+    let stopping = LiveFacts { is_stopping: true, ..idle.clone() };
     assert_eq!(next(&world, &stopping), Step::Follow);
-    let stopping = Known { is_stopping: true, ..wanted.clone() };
+    let stopping = LiveFacts { is_stopping: true, ..wanted.clone() };
     assert_eq!(next(&world, &stopping), Step::Start(StartTrigger::Prompt));
     let plan = |world: &World| {
         let (abilities, policy) = (Abilities::default(), Policy::default());

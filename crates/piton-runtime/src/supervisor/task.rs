@@ -14,7 +14,7 @@ use futures_util::stream::FuturesUnordered;
 use piton_core::id::{BootId, ExecutionId, SessionId};
 
 use piton_core::resume::{self, StartContext, StartTrigger};
-use piton_core::supervise::{self, Known, LeaseHolder, Link, Step};
+use piton_core::supervise::{self, ExecutionContact, LeaseHolder, LiveFacts, Step};
 use piton_core::{Code, State};
 
 use piton_store::BoxFuture;
@@ -60,7 +60,7 @@ pub(super) struct Supervisor {
     inbox: mpsc::Receiver<Message>,
     /// The execution that all below is about.
     execution: Option<ExecutionId>,
-    link: Link,
+    link: ExecutionContact,
     /// Since when it has not answered.
     silent_since: Option<Instant>,
     /// Connections in a row that were not made, or did not last.
@@ -103,7 +103,7 @@ impl Supervisor {
             session,
             inbox,
             execution: None,
-            link: Link::Unknown,
+            link: ExecutionContact::Unknown,
             silent_since: None,
             failures: 0,
             retry_at: None,
@@ -188,7 +188,7 @@ impl Supervisor {
             Wake::Undelivered => self.is_undelivered = true,
             Wake::Stopped => {
                 self.disconnect();
-                (self.link, self.retry_at) = (Link::Unknown, None);
+                (self.link, self.retry_at) = (ExecutionContact::Unknown, None);
             }
             Wake::LaunchEnded => self.retry_at = None,
             Wake::Closed | Wake::Abandoned | Wake::Deleted | Wake::Settings => {}
@@ -198,8 +198,8 @@ impl Supervisor {
 
     /// Probes a silent execution again at once, without waiting for its next retry.
     fn probe_again(&mut self) {
-        if matches!(self.link, Link::Silent { .. }) {
-            self.link = Link::Unknown;
+        if matches!(self.link, ExecutionContact::Silent { .. }) {
+            self.link = ExecutionContact::Unknown;
         }
     }
 
@@ -224,8 +224,8 @@ impl Supervisor {
         let known = self.known(&state);
         let step = supervise::next(&state.facts, &known);
         tracing::trace!(session = %self.session, ?known, ?step, "next");
-        let is_settled =
-            !matches!(step, Step::Probe | Step::Settle(_)) && known.link != Link::Launching;
+        let is_settled = !matches!(step, Step::Probe | Step::Settle(_))
+            && known.link != ExecutionContact::Launching;
         if is_settled {
             self.answer_settlers(known.owner);
         }
@@ -256,8 +256,8 @@ impl Supervisor {
         self.changed_to(executor.map(|executor| &executor.execution_id));
         let now = Instant::now();
         let is_due = self.retry_at.is_none_or(|at| at <= now);
-        if matches!(self.link, Link::Silent { .. }) && is_due {
-            self.link = Link::Unknown;
+        if matches!(self.link, ExecutionContact::Silent { .. }) && is_due {
+            self.link = ExecutionContact::Unknown;
         }
     }
 
@@ -267,14 +267,14 @@ impl Supervisor {
         }
         self.disconnect();
         let before = std::mem::replace(&mut self.execution, current.cloned());
-        (self.link, self.silent_since, self.retry_at) = (Link::Unknown, None, None);
+        (self.link, self.silent_since, self.retry_at) = (ExecutionContact::Unknown, None, None);
         self.failures = 0;
         if let Some(before) = before {
             self.end_leftover(before);
         }
     }
 
-    fn known(&mut self, state: &State) -> Known {
+    fn known(&mut self, state: &State) -> LiveFacts {
         let env = self.handle.env();
         let owner = match &state.lease.owner {
             Some(owner) if *owner == env.boot => LeaseHolder::Ours,
@@ -288,11 +288,13 @@ impl Supervisor {
             self.executions().is_some_and(|executions| executions.is_launching(execution))
         };
         let link = match self.link {
-            _ if self.execution.as_ref().is_some_and(is_launching) => Link::Launching,
-            Link::Alive { .. } => {
-                Link::Alive { rests: self.retry_at.is_some_and(|retry_at| retry_at > now) }
+            _ if self.execution.as_ref().is_some_and(is_launching) => ExecutionContact::Launching,
+            ExecutionContact::Alive { .. } => ExecutionContact::Alive {
+                rests: self.retry_at.is_some_and(|retry_at| retry_at > now),
+            },
+            ExecutionContact::Silent { .. } => {
+                ExecutionContact::Silent { for_long: self.silent_until() <= now }
             }
-            Link::Silent { .. } => Link::Silent { for_long: self.silent_until() <= now },
             link => link,
         };
         // What another start is about may be settled by the one that is under way.
@@ -302,7 +304,7 @@ impl Supervisor {
             self.starting.is_none() && self.idle_until(state, now).is_some_and(|at| at <= now);
         let is_awaited = !self.settlers.is_empty();
         let is_stopping = self.is_stopping;
-        Known { owner, dead, link, is_awaited, is_given_up, start, is_idle, is_stopping }
+        LiveFacts { owner, dead, link, is_awaited, is_given_up, start, is_idle, is_stopping }
     }
 
     fn wanted(&mut self, state: &State) -> Option<StartTrigger> {
@@ -405,7 +407,7 @@ impl Supervisor {
         }
         self.refuse(error);
         self.disconnect();
-        self.link = Link::Unknown;
+        self.link = ExecutionContact::Unknown;
         let passes = matches!(
             error.code(),
             Code::DiskFull | Code::StoreBusy | Code::StoreOverloaded | Code::SeqConflict

@@ -5,7 +5,7 @@ use piton_core::State;
 use piton_core::decide::{Command, Probe, Verdict};
 use piton_core::id::ExecutionId;
 use piton_core::planted::{self, Bug};
-use piton_core::supervise::{self, Known, LeaseHolder, Link};
+use piton_core::supervise::{self, ExecutionContact, LeaseHolder, LiveFacts};
 use piton_exec::executor::Fault;
 use tokio::time::Instant;
 
@@ -27,13 +27,13 @@ impl Supervisor {
         }
         self.link = match probe {
             // Where there is nothing to connect to, that it lives is all there is to know.
-            Probe::Alive if self.executions().is_none() => Link::Connected,
-            Probe::Alive => Link::Alive { rests: false },
-            Probe::Gone => Link::Gone,
+            Probe::Alive if self.executions().is_none() => ExecutionContact::Connected,
+            Probe::Alive => ExecutionContact::Alive { rests: false },
+            Probe::Gone => ExecutionContact::Gone,
             Probe::Unreachable => {
                 self.silent_since.get_or_insert_with(Instant::now);
                 self.delay_retry();
-                Link::Silent { for_long: false }
+                ExecutionContact::Silent { for_long: false }
             }
         };
         Next::Look
@@ -44,7 +44,7 @@ impl Supervisor {
     pub(super) async fn settle(
         &mut self,
         state: &State,
-        known: &Known,
+        known: &LiveFacts,
         probe: Option<Probe>,
     ) -> Result<Next> {
         let execution = self.execution.clone();
@@ -108,7 +108,8 @@ impl Supervisor {
             Ok(stream) => {
                 executions.set_connected(&self.session, execution);
                 executions.note_seen(&self.session, handle.view().now());
-                (self.link, self.silent_since, self.retry_at) = (Link::Connected, None, None);
+                (self.link, self.silent_since, self.retry_at) =
+                    (ExecutionContact::Connected, None, None);
                 self.connected_at = Instant::now();
                 self.following = Some(Box::pin(pump(executions.clone(), handle, at, stream)));
                 self.apply_choices(executions);
@@ -122,7 +123,7 @@ impl Supervisor {
             }
         }
         // Whether it lives decides what comes next.
-        self.link = Link::Unknown;
+        self.link = ExecutionContact::Unknown;
         self.delay_retry();
         Ok(Next::Look)
     }
@@ -156,11 +157,11 @@ impl Supervisor {
         self.disconnect();
         let at = executions.at(&self.session, &execution, state.lease.epoch).await?;
         self.link = match executions.stop_at(&at).await {
-            Ok(()) => Link::Unknown,
+            Ok(()) => ExecutionContact::Unknown,
             Err(fault) => {
                 tracing::warn!(session = %self.session, %execution, %fault, "a closed session's agent was not ended");
                 self.delay_retry();
-                Link::Alive { rests: true }
+                ExecutionContact::Alive { rests: true }
             }
         };
         Ok(Next::Look)
@@ -179,13 +180,13 @@ impl Supervisor {
     }
 
     /// Until the next try, or until silence has lasted too long.
-    pub(super) fn wait_for_retry(&self, known: &Known) -> Next {
+    pub(super) fn wait_for_retry(&self, known: &LiveFacts) -> Next {
         let for_long = match known.link {
-            Link::Silent { for_long: false } => Some(self.silent_until()),
-            Link::Silent { for_long: true } => self.given_up_at(),
+            ExecutionContact::Silent { for_long: false } => Some(self.silent_until()),
+            ExecutionContact::Silent { for_long: true } => self.given_up_at(),
             _ => None,
         };
-        let retry_at = self.retry_at.filter(|_| known.link != Link::Launching);
+        let retry_at = self.retry_at.filter(|_| known.link != ExecutionContact::Launching);
         Next::Wait(retry_at.into_iter().chain(for_long).min())
     }
 
@@ -208,7 +209,7 @@ impl Supervisor {
     /// The connection is over, one way or the other.
     pub(super) fn lost(&mut self, over: &Result<Over>) {
         self.disconnect();
-        self.link = Link::Unknown;
+        self.link = ExecutionContact::Unknown;
         if self.connected_at.elapsed() >= GOOD_CONNECTION {
             self.failures = 0;
         }
