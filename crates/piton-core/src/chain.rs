@@ -16,7 +16,7 @@ pub struct Key([u8; 32]);
 
 /// The parts of a record that a link covers, as first written.
 #[derive(Clone, Copy, Debug)]
-pub struct Link<'a> {
+pub struct LinkInput<'a> {
     pub seq: Seq,
     pub ts: Timestamp,
     pub kind: &'a str,
@@ -58,7 +58,7 @@ impl Key {
         *hasher.finalize().as_bytes()
     }
 
-    pub fn link(&self, previous: &Hash, link: Link<'_>) -> Hash {
+    pub fn link(&self, previous: &Hash, link: LinkInput<'_>) -> Hash {
         // In few pieces: a link is short, and every record that is read is checked by one.
         let mut start = [0; 68];
         let parts: [&[u8]; 6] = [
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn links_do_not_change() {
         let key = Key::new([7; 32]);
-        let link = Link {
+        let link = LinkInput {
             seq: 3,
             ts: Timestamp::from_millis(5),
             kind: "a.b",
@@ -116,7 +116,7 @@ mod tests {
             "1856c35f13e3034ca8c1fd744730f20dc12e088e62c54446175dd81fe0e73b8d"
         );
         assert_eq!(
-            hex(key.link(&[9; 32], Link { payload_hash: None, ..link })),
+            hex(key.link(&[9; 32], LinkInput { payload_hash: None, ..link })),
             "cdacaf8f6320f290518ae0b7ec46e23483612340a5b0d04c39983be175cc1aa8"
         );
     }
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn each_part_is_covered() {
         let key = Key::new([7; 32]);
-        let base = Link {
+        let base = LinkInput {
             seq: 1,
             ts: Timestamp::from_millis(5),
             kind: "a.b",
@@ -137,12 +137,12 @@ mod tests {
             key.link(&GENESIS, base),
             Key::new([8; 32]).link(&GENESIS, base),
             key.link(&[1; 32], base),
-            key.link(&GENESIS, Link { seq: 2, ..base }),
-            key.link(&GENESIS, Link { ts: Timestamp::from_millis(6), ..base }),
-            key.link(&GENESIS, Link { kind: "a.b{", header: "}", ..base }),
-            key.link(&GENESIS, Link { payload_hash: None, ..base }),
-            key.link(&GENESIS, Link { payload_hash: Some(key.payload_hash(b"y")), ..base }),
-            key.link(&GENESIS, Link { batch_left: 1, ..base }),
+            key.link(&GENESIS, LinkInput { seq: 2, ..base }),
+            key.link(&GENESIS, LinkInput { ts: Timestamp::from_millis(6), ..base }),
+            key.link(&GENESIS, LinkInput { kind: "a.b{", header: "}", ..base }),
+            key.link(&GENESIS, LinkInput { payload_hash: None, ..base }),
+            key.link(&GENESIS, LinkInput { payload_hash: Some(key.payload_hash(b"y")), ..base }),
+            key.link(&GENESIS, LinkInput { batch_left: 1, ..base }),
         ];
         for (i, one) in variants.iter().enumerate() {
             assert_eq!(variants.iter().filter(|other| *other == one).count(), 1, "variant {i}");

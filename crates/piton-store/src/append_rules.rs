@@ -139,7 +139,7 @@ impl CopyCheck {
         if !fits || !sizes || record.event().is_err() {
             return Err(self.damaged(seq));
         }
-        let link = chain::Link {
+        let link = chain::LinkInput {
             seq,
             ts: record.ts,
             kind: &record.kind,

@@ -317,8 +317,8 @@ pub async fn an_adopted_log_starts_later(harness: &dyn Harness) {
     for (seq, new) in (144..).zip([of(0, adopted), said("run tests")]) {
         let payload_hash = new.payload.as_ref().map(|text| key.payload_hash(text.as_bytes()));
         let (ts, kind, header) = (new.ts, &*new.kind, &*new.header);
-        chain =
-            key.link(&chain, chain::Link { seq, ts, kind, header, payload_hash, batch_left: 0 });
+        chain = key
+            .link(&chain, chain::LinkInput { seq, ts, kind, header, payload_hash, batch_left: 0 });
         records.push(CopiedRecord { record: new.at(seq), batch_left: 0, payload_hash, chain });
     }
     let head = CopyHead {

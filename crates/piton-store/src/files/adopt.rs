@@ -187,7 +187,7 @@ fn adopt(log: &mut Log, voucher: &SnapshotFile, run: Option<AdoptedRun>, ts: Tim
     let record = NewRecord::new(ts, event);
     log.folded.apply(log.base, record.ts, &record.event);
     let record = record.at(log.base);
-    let link = chain::Link {
+    let link = chain::LinkInput {
         seq: record.seq,
         ts: record.ts,
         kind: &record.kind,

@@ -61,7 +61,7 @@ pub(crate) struct Line<'a> {
 
 impl Line<'_> {
     pub(crate) fn link(&self, key: &chain::Key, previous: &chain::Hash) -> chain::Hash {
-        let link = chain::Link {
+        let link = chain::LinkInput {
             seq: self.seq,
             ts: self.ts,
             kind: &self.kind,

@@ -93,7 +93,7 @@ impl Log {
             let payload_hash =
                 record.payload.as_ref().map(|payload| self.key.payload_hash(payload.as_bytes()));
             let batch_left = if planted::is(Bug::BatchSplit) { 0 } else { left };
-            let link = chain::Link {
+            let link = chain::LinkInput {
                 seq,
                 ts: record.ts,
                 kind: &record.kind,

@@ -442,7 +442,7 @@ fn verify(log: &Log) -> Verification {
     let mut tombstones = BTreeSet::new();
     for line in &log.lines[..log.flushed] {
         let record = &line.record;
-        let link = chain::Link {
+        let link = chain::LinkInput {
             seq: record.seq,
             ts: record.ts,
             kind: &record.kind,

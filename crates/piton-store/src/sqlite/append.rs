@@ -471,7 +471,7 @@ impl Row<'_> {
             fresh = content::keep(conn, current, key, binding, payload, above, entropy)?;
             &fresh
         };
-        let link = chain::Link {
+        let link = chain::LinkInput {
             seq: self.seq,
             ts: record.ts,
             kind: &record.kind,

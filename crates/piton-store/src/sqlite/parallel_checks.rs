@@ -89,7 +89,7 @@ impl With<'_> {
             let key_id = job.key_id_bytes.map(|bytes| take(&mut texts, bytes));
             let content = contents.split_off_mut(..job.content_bytes).unwrap_or_default();
             let seq = job.seq;
-            let link = chain::Link {
+            let link = chain::LinkInput {
                 seq,
                 ts: job.ts,
                 kind,

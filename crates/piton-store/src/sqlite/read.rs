@@ -87,7 +87,7 @@ impl<'a> Raw<'a> {
 
     /// Whether the record's link follows from its predecessor's.
     pub(crate) fn follows(&self, key: &chain::Key, previous: &chain::Hash) -> bool {
-        let link = chain::Link {
+        let link = chain::LinkInput {
             seq: self.seq,
             ts: self.ts,
             kind: self.kind,

@@ -57,7 +57,7 @@ fn against_hashing(store: &dyn Store, name: &str, table: &mut Table) -> Result<(
                 Content::Json(json) => Some(key.payload_hash(json.as_bytes())),
                 _ => None,
             };
-            let link = chain::Link {
+            let link = chain::LinkInput {
                 seq: one.record.seq,
                 ts: one.record.ts,
                 kind: &one.record.kind,
