@@ -97,7 +97,7 @@ pub struct Access {
 
 /// Why a secret opens nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Denied {
+pub enum AccessDenied {
     #[error("The token is not known, or was revoked")]
     Unknown,
     #[error("The token has expired")]
@@ -108,16 +108,21 @@ pub enum Denied {
 
 impl Access {
     /// Whether the secret opens what needs a scope, now.
-    pub fn check(&self, secret: &Secret, needed: Scope, now: Timestamp) -> Result<(), Denied> {
+    pub fn check(
+        &self,
+        secret: &Secret,
+        needed: Scope,
+        now: Timestamp,
+    ) -> Result<(), AccessDenied> {
         // The secret first: who does not know it learns nothing about the token.
         if !secret.matches(&self.hash) {
-            return Err(Denied::Unknown);
+            return Err(AccessDenied::Unknown);
         }
         if self.expires_at.is_some_and(|at| at <= now) && !planted::is(Bug::AccessExpired) {
-            return Err(Denied::Expired);
+            return Err(AccessDenied::Expired);
         }
         if !self.scopes.contains(&needed) {
-            return Err(Denied::Scope { needed });
+            return Err(AccessDenied::Scope { needed });
         }
         Ok(())
     }
@@ -142,11 +147,14 @@ mod tests {
         };
         let at = Timestamp::from_millis;
         assert_eq!(access.check(&bearer.secret, Scope::Read, at(9)), Ok(()));
-        assert_eq!(access.check(&bearer.secret, Scope::Read, at(10)), Err(Denied::Expired));
+        assert_eq!(access.check(&bearer.secret, Scope::Read, at(10)), Err(AccessDenied::Expired));
         let needed = Scope::Control;
-        assert_eq!(access.check(&bearer.secret, needed, at(9)), Err(Denied::Scope { needed }));
+        assert_eq!(
+            access.check(&bearer.secret, needed, at(9)),
+            Err(AccessDenied::Scope { needed })
+        );
         let other = Secret::new([1; 32]);
-        assert_eq!(access.check(&other, Scope::Read, at(99)), Err(Denied::Unknown));
+        assert_eq!(access.check(&other, Scope::Read, at(99)), Err(AccessDenied::Unknown));
         for text in ["", "key_1", "key_1.", "key_1.zz", "k y.00"] {
             assert_eq!(text.parse::<Bearer>(), Err(ParseError), "{text:?}");
         }

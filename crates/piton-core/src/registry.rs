@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::access::{Access, Bearer, Denied, Scope};
+use crate::access::{Access, AccessDenied, Bearer, Scope};
 use crate::decide::{Decision, Refusal, Verdict};
 use crate::event::{
     self, AccessTokenCreated, AccessTokenRevoked, AccessTokenUsed, Event, Outcome, Seq, TaskClosed,
@@ -162,19 +162,24 @@ impl Registry {
     }
 
     /// Who the holder is, if the secret opens what needs a scope, now.
-    pub fn admit(&self, bearer: &Bearer, needed: Scope, now: Timestamp) -> Result<&Access, Denied> {
+    pub fn admit(
+        &self,
+        bearer: &Bearer,
+        needed: Scope,
+        now: Timestamp,
+    ) -> Result<&Access, AccessDenied> {
         let access = self.access.get(&bearer.id).filter(|access| !access.single_use);
-        let access = access.ok_or(Denied::Unknown)?;
+        let access = access.ok_or(AccessDenied::Unknown)?;
         access.check(&bearer.secret, needed, now).map(|()| access)
     }
 
     /// The secret that is good once, if it still is.
-    pub fn once(&self, bearer: &Bearer, now: Timestamp) -> Result<&Access, Denied> {
+    pub fn once(&self, bearer: &Bearer, now: Timestamp) -> Result<&Access, AccessDenied> {
         let access = self.access.get(&bearer.id).filter(|access| access.single_use);
         let access = access.filter(|access| bearer.secret.matches(&access.hash));
-        let access = access.ok_or(Denied::Unknown)?;
+        let access = access.ok_or(AccessDenied::Unknown)?;
         if access.expires_at.is_some_and(|at| at <= now) {
-            return Err(Denied::Expired);
+            return Err(AccessDenied::Expired);
         }
         Ok(access)
     }

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use piton_core::access::{Access, Bearer, Denied, Scope};
+use piton_core::access::{Access, AccessDenied, Bearer, Scope};
 use piton_core::decide::Verdict;
 use piton_core::event::Event;
 use piton_core::id::{AccessTokenId, SessionId};
@@ -85,12 +85,12 @@ impl MetadataLog {
         look(&self.lock())
     }
 
-    pub fn admit(&self, bearer: &Bearer, needed: Scope) -> Result<Access, Denied> {
+    pub fn admit(&self, bearer: &Bearer, needed: Scope) -> Result<Access, AccessDenied> {
         let now = self.clock.now();
         self.lock().admit(bearer, needed, now).cloned()
     }
 
-    pub fn once(&self, bearer: &Bearer) -> Result<Access, Denied> {
+    pub fn once(&self, bearer: &Bearer) -> Result<Access, AccessDenied> {
         let now = self.clock.now();
         self.lock().once(bearer, now).cloned()
     }

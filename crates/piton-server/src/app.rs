@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use piton_api::server::{Examination, Reloaded};
 use piton_core::Code;
-use piton_core::access::{Bearer, Denied, Scope};
+use piton_core::access::{AccessDenied, Bearer, Scope};
 use piton_core::planted::{self, Bug};
 use piton_runtime::{Engine, Handle, MetadataLog};
 use serde::Serialize;
@@ -197,12 +197,12 @@ impl App {
             Ok(access) => Ok(access.access_token_id.as_str().into()),
             Err(denied) => {
                 match denied {
-                    Denied::Unknown => {
+                    AccessDenied::Unknown => {
                         self.admit_without_token(connection, Presented::WrongToken)?;
                     }
-                    Denied::Scope { .. } if planted::is(Bug::RefusalUncounted) => {}
+                    AccessDenied::Scope { .. } if planted::is(Bug::RefusalUncounted) => {}
                     // The token is genuine: charge it to its own bucket.
-                    Denied::Expired | Denied::Scope { .. } => {
+                    AccessDenied::Expired | AccessDenied::Scope { .. } => {
                         self.0.limits.take(&bearer.id.as_str().into())?;
                     }
                 }

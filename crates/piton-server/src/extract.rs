@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use percent_encoding::percent_decode_str;
 use piton_core::Code;
-use piton_core::access::{Bearer, Denied, Scope};
+use piton_core::access::{AccessDenied, Bearer, Scope};
 use piton_exec::protocol::workspace::FILE_BYTES_MAX;
 use piton_runtime::Caller;
 use serde::de::DeserializeOwned;
@@ -194,12 +194,12 @@ impl FromRequestParts<App> for WithoutToken {
 /// The token in a request's headers.
 pub(crate) fn bearer(headers: &HeaderMap) -> Result<Option<Bearer>> {
     let Some(value) = headers.get(header::AUTHORIZATION) else { return Ok(None) };
-    let value = value.to_str().map_err(|_| Problem::from(Denied::Unknown))?;
-    let (scheme, token) = value.split_once(' ').ok_or(Denied::Unknown)?;
+    let value = value.to_str().map_err(|_| Problem::from(AccessDenied::Unknown))?;
+    let (scheme, token) = value.split_once(' ').ok_or(AccessDenied::Unknown)?;
     if !scheme.eq_ignore_ascii_case("bearer") {
-        return Err(Denied::Unknown.into());
+        return Err(AccessDenied::Unknown.into());
     }
-    Ok(Some(token.trim().parse().map_err(|_| Denied::Unknown)?))
+    Ok(Some(token.trim().parse().map_err(|_| AccessDenied::Unknown)?))
 }
 
 macro_rules! scoped {

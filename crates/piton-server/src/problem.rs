@@ -3,7 +3,7 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use piton_api::problem::{self, CONTENT_TYPE};
-use piton_core::access::Denied;
+use piton_core::access::AccessDenied;
 use piton_core::decide::Refusal;
 use piton_core::{Code, Reason};
 use piton_exec::client::ClientError;
@@ -266,12 +266,12 @@ impl From<piton_core::id::Error> for Problem {
     }
 }
 
-impl From<Denied> for Problem {
-    fn from(denied: Denied) -> Self {
+impl From<AccessDenied> for Problem {
+    fn from(denied: AccessDenied) -> Self {
         let code = match denied {
-            Denied::Unknown => Code::Unauthenticated,
-            Denied::Expired => Code::AccessTokenExpired,
-            Denied::Scope { .. } => Code::InsufficientScope,
+            AccessDenied::Unknown => Code::Unauthenticated,
+            AccessDenied::Expired => Code::AccessTokenExpired,
+            AccessDenied::Scope { .. } => Code::InsufficientScope,
         };
         Self::new(code, denied.to_string())
     }

@@ -1,6 +1,6 @@
 //! The metadata log: tasks, and who may use the API.
 
-use piton_core::access::{Bearer, Denied, Scope};
+use piton_core::access::{AccessDenied, Bearer, Scope};
 use piton_core::decide::{Refusal, Verdict};
 use piton_core::event::AccessTokenCreated;
 use piton_core::limits::REQUEST_KEPT_FOR;
@@ -72,11 +72,11 @@ fn a_secret_is_good_until_it_is_revoked() {
     };
     assert_eq!(admit(&log, "key_a", Scope::Read), Ok("key_a".into()));
     let needed = Scope::Admin;
-    assert_eq!(admit(&log, "key_a", needed), Err(Denied::Scope { needed }));
-    assert_eq!(admit(&log, "key_b", Scope::Read), Err(Denied::Unknown));
+    assert_eq!(admit(&log, "key_a", needed), Err(AccessDenied::Scope { needed }));
+    assert_eq!(admit(&log, "key_b", Scope::Read), Err(AccessDenied::Unknown));
     let access_token_id = bearer("key_a").id;
     log.ask(None, Command::Revoke { access_token_id: access_token_id.clone() }).unwrap();
-    assert_eq!(admit(&log, "key_a", Scope::Read), Err(Denied::Unknown));
+    assert_eq!(admit(&log, "key_a", Scope::Read), Err(AccessDenied::Unknown));
     let again = log.ask(None, Command::Revoke { access_token_id: access_token_id.clone() });
     assert_eq!(again, Err(Refusal::AccessTokenNotFound { access: access_token_id }));
     log.check();
@@ -87,9 +87,9 @@ fn a_link_is_exchanged_once_and_opens_nothing_itself() {
     let mut log = Log::default();
     log.ask(None, Command::Grant(granted("key_l", &[Scope::Read], Some(100), true))).unwrap();
     let link = bearer("key_l");
-    assert_eq!(log.registry.admit(&link, Scope::Read, log.at()), Err(Denied::Unknown));
+    assert_eq!(log.registry.admit(&link, Scope::Read, log.at()), Err(AccessDenied::Unknown));
     assert!(log.registry.once(&link, log.at()).is_ok());
-    assert_eq!(log.registry.once(&link, Timestamp::from_millis(100)), Err(Denied::Expired));
+    assert_eq!(log.registry.once(&link, Timestamp::from_millis(100)), Err(AccessDenied::Expired));
     let exchange = |name| Command::Exchange {
         used: bearer("key_l").id,
         granted: granted(name, &[Scope::Read], None, false),
@@ -98,7 +98,7 @@ fn a_link_is_exchanged_once_and_opens_nothing_itself() {
     assert!(log.registry.admit(&bearer("key_1"), Scope::Read, log.at()).is_ok());
     let again = log.ask(None, exchange("key_2"));
     assert_eq!(again, Err(Refusal::AccessTokenNotFound { access: link.id.clone() }));
-    assert_eq!(log.registry.once(&link, log.at()), Err(Denied::Unknown));
+    assert_eq!(log.registry.once(&link, log.at()), Err(AccessDenied::Unknown));
     log.check();
 }
 

@@ -15,7 +15,7 @@ use axum::http::{HeaderMap, header};
 use futures_util::SinkExt as _;
 use futures_util::stream::SplitSink;
 use piton_core::Code;
-use piton_core::access::{Bearer, Denied};
+use piton_core::access::{AccessDenied, Bearer};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_tungstenite::tungstenite;
 use tokio_util::task::TaskTracker;
@@ -108,7 +108,7 @@ fn credentials(headers: &HeaderMap) -> Result<Option<Bearer>> {
         return extract::bearer(headers);
     }
     let token = offered.iter().find_map(|offer| offer.strip_prefix(BEARER));
-    Ok(token.map(str::parse).transpose().map_err(|_| Denied::Unknown)?)
+    Ok(token.map(str::parse).transpose().map_err(|_| AccessDenied::Unknown)?)
 }
 
 /// The same; what is no token is counted like a wrong one.
