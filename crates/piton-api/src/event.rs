@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub const LISTING: &str = "listing";
 /// The name of the server-sent event that carries a [`SessionSummary`](crate::SessionSummary).
 pub const INDEX: &str = "index";
-/// The name of the server-sent event that carries a [`Gone`].
+/// The name of the server-sent event that carries a [`DeletedSession`].
 pub const GONE: &str = "gone";
 
 /// The name of the server-sent event that carries a [`TaskSummary`](crate::task::TaskSummary) of a
@@ -17,7 +17,7 @@ pub const TASK: &str = "task";
 pub const TASK_UPDATED: &str = "task.updated";
 /// A task's derived state is another one: a [`TaskStateChanged`](crate::task::TaskStateChanged).
 pub const TASK_STATE_CHANGED: &str = "task.state_changed";
-/// A task was deleted: a [`TaskGone`].
+/// A task was deleted: a [`DeletedTask`].
 pub const TASK_DELETED: &str = "task.deleted";
 
 /// How many `index` events follow that replace all that was known.
@@ -35,7 +35,7 @@ pub struct Listing {
 /// A session was deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Gone {
+pub struct DeletedSession {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub session_id: SessionId,
 }
@@ -43,7 +43,7 @@ pub struct Gone {
 /// A task was deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct TaskGone {
+pub struct DeletedTask {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub task_id: TaskId,
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::agent_view::AgentChoice;
 use crate::enums::{Channel, Code, Reason, SessionState, StatusName};
-use crate::event::{Gone, Listing, TaskGone};
+use crate::event::{DeletedSession, DeletedTask, Listing};
 use crate::problem::Problem;
 use crate::record::FlatRecord;
 use crate::status::SessionSummary;
@@ -44,7 +44,7 @@ pub enum SocketEvent {
     #[serde(rename = "index")]
     Index(Box<SessionSummary>),
     #[serde(rename = "gone")]
-    Gone(Gone),
+    Gone(DeletedSession),
     /// A task of a listing.
     #[serde(rename = "task")]
     Task(Box<TaskSummary>),
@@ -53,7 +53,7 @@ pub enum SocketEvent {
     #[serde(rename = "task.state_changed")]
     TaskStateChanged(Box<TaskStateChanged>),
     #[serde(rename = "task.deleted")]
-    TaskDeleted(TaskGone),
+    TaskDeleted(DeletedTask),
     #[serde(rename = "task.listing")]
     TaskListing(TaskListing),
     #[serde(rename = "tasks.unsubscribed")]

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
-use piton_api::event::{GONE, Gone, INDEX, LISTING, Listing, TASK, TaskGone};
+use piton_api::event::{DeletedSession, DeletedTask, GONE, INDEX, LISTING, Listing, TASK};
 use piton_api::problem::Problem as Document;
 use piton_api::socket_event::SocketEvent;
 use piton_api::task::TaskStateChanged;
@@ -51,7 +51,7 @@ fn frame(event: Event<Bytes>) -> Bytes {
             listing.freeze()
         }
         Event::Changed(session) => session,
-        Event::Removed(session_id) => sse(GONE, &Gone { session_id }),
+        Event::Removed(session_id) => sse(GONE, &DeletedSession { session_id }),
         Event::Task(event) => {
             let event = serde_json::to_value(task_event(event)).unwrap_or_default();
             sse(event["event"].as_str().unwrap_or_default(), &event["payload"])
@@ -77,7 +77,9 @@ pub(crate) fn messages(event: Event<Bytes>) -> Vec<String> {
             all
         }
         Event::Changed(changed) => session(&changed).into_iter().collect(),
-        Event::Removed(session_id) => vec![message(&SocketEvent::Gone(Gone { session_id }))],
+        Event::Removed(session_id) => {
+            vec![message(&SocketEvent::Gone(DeletedSession { session_id }))]
+        }
         Event::Task(event) => vec![message(&task_event(event))],
     }
 }
@@ -91,7 +93,7 @@ pub(crate) fn task_event(event: TaskEvent) -> SocketEvent {
             let (old_state, new_state) = (old_state.into(), task.state.clone());
             SocketEvent::TaskStateChanged(TaskStateChanged { task, old_state, new_state }.into())
         }
-        TaskEvent::Deleted(task_id) => SocketEvent::TaskDeleted(TaskGone { task_id }),
+        TaskEvent::Deleted(task_id) => SocketEvent::TaskDeleted(DeletedTask { task_id }),
     }
 }
 

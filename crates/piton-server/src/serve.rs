@@ -110,7 +110,7 @@ impl Server {
 
     /// Serves the same, without TLS, on a listener that only this machine reaches: its own programs
     /// need not believe a certificate that was made for others.
-    pub fn also_on(&mut self, listener: TcpListener) -> io::Result<SocketAddr> {
+    pub fn serve_on_loopback(&mut self, listener: TcpListener) -> io::Result<SocketAddr> {
         let address = listener.local_addr()?;
         if !address.ip().is_loopback() {
             let why = format!("{address} is reachable from other machines");

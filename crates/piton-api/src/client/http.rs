@@ -44,7 +44,7 @@ impl Pool {
 
 /// An answer, and whether it was given before under the same idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Replied<T> {
+pub struct IdempotentResponse<T> {
     pub response: T,
     pub replayed: bool,
 }
@@ -90,14 +90,14 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<Bytes>,
-    ) -> Result<Replied<T>> {
+    ) -> Result<IdempotentResponse<T>> {
         let body = body.map(|body| (body, "application/json"));
         let (endpoint, parts, bytes) = self.whole(method, path, body).await?;
         let replayed = parts.headers.contains_key("idempotency-replayed");
         let bytes: &[u8] = if bytes.is_empty() { b"null" } else { &bytes };
         let response =
             serde_json::from_slice(bytes).map_err(|error| unreachable(&endpoint, error))?;
-        Ok(Replied { response, replayed })
+        Ok(IdempotentResponse { response, replayed })
     }
 
     /// Asks, and reads the whole answer.

@@ -19,7 +19,7 @@ use piton_core::Code;
 use crate::problem::Problem;
 use crate::server::{SERVER_INFO_PATH, ServerInfo};
 pub use backoff::Backoff;
-pub use http::Replied;
+pub use http::IdempotentResponse;
 pub use socket::Socket;
 pub use sse::{Parser, SseEvent};
 pub use stream::{IndexEvents, IndexUpdate, Records};
@@ -65,7 +65,7 @@ impl fmt::Debug for Endpoint {
 }
 
 /// Says where the server is now: one that is started again may be elsewhere. `None`: none runs.
-pub type Locate = dyn Fn() -> Option<Endpoint> + Send + Sync;
+pub type EndpointLookup = dyn Fn() -> Option<Endpoint> + Send + Sync;
 
 /// What came of a request.
 #[derive(Debug)]
@@ -134,7 +134,7 @@ impl std::error::Error for Error {
 /// Cheap to clone; clones share their connections.
 #[derive(Clone)]
 pub struct Client {
-    locate: Arc<Locate>,
+    locate: Arc<EndpointLookup>,
     pool: Arc<http::Pool>,
     idempotency_key: Option<String>,
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use hyper::Method;
 use piton_core::id::{AccessTokenId, MessageId, SessionId, TaskId, WaitId};
 
-use super::http::{Replied, encoded, with_query};
+use super::http::{IdempotentResponse, encoded, with_query};
 use super::{Client, Result};
 use crate::SessionStatus;
 use crate::access::{AccessTokenIssued, AccessTokenList, NewAccessToken};
@@ -472,7 +472,10 @@ impl Client {
     }
 
     /// Creates a session and says whether it was created before under the same idempotency key.
-    pub async fn create_session_once(&self, new: &NewSession) -> Result<Replied<SessionCreated>> {
+    pub async fn create_session_once(
+        &self,
+        new: &NewSession,
+    ) -> Result<IdempotentResponse<SessionCreated>> {
         self.reply(Method::POST, "/api/v1/sessions", Some(self.encode(new)?)).await
     }
 }

@@ -9,8 +9,8 @@ use piton_core::id::SessionId;
 use super::http::{refused, unreachable};
 use super::{Backoff, Client, Endpoint, Error, Parser, Result, SseEvent};
 use crate::event::{
-    GONE, Gone, INDEX, LISTING, Listing, TASK, TASK_DELETED, TASK_STATE_CHANGED, TASK_UPDATED,
-    TaskGone,
+    DeletedSession, DeletedTask, GONE, INDEX, LISTING, Listing, TASK, TASK_DELETED,
+    TASK_STATE_CHANGED, TASK_UPDATED,
 };
 use crate::record::FlatRecord;
 use crate::status::SessionSummary;
@@ -143,11 +143,11 @@ pub enum IndexUpdate {
     /// What is known is replaced by what follows.
     Listing(Listing),
     Changed(Box<SessionSummary>),
-    Gone(Gone),
+    Gone(DeletedSession),
     /// A task as it is: of a listing, new, or with another title.
     Task(Box<TaskSummary>),
     TaskStateChanged(Box<TaskStateChanged>),
-    TaskGone(TaskGone),
+    TaskGone(DeletedTask),
 }
 
 /// Changes of the index of sessions. A new connection begins with a listing.

@@ -213,7 +213,7 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, global: &Global, args: Args) 
         server.notify(notify);
     }
     let public = plan.public(server.address());
-    let place = match own.map(|own| server.also_on(own)).transpose()? {
+    let place = match own.map(|own| server.serve_on_loopback(own)).transpose()? {
         Some(own) => (format!("http://{own}"), Some(public.clone())),
         None => (public.clone(), None),
     };
