@@ -19,7 +19,7 @@ use crate::tree::Scope;
 use crate::workspace::{Shells, Workspace};
 
 /// For people's shells, when all is over.
-const TERM: Duration = Duration::from_millis(500);
+const SIGTERM_WAIT: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub(crate) struct Agentctl {
@@ -132,7 +132,7 @@ impl Agentctl {
         if let Err(error) = self.shells.close_all().await {
             tracing::error!("A shell does not end: {error}");
         }
-        if let Err(error) = self.workspace.tree().end(Scope::All, TERM).await {
+        if let Err(error) = self.workspace.tree().end(Scope::All, SIGTERM_WAIT).await {
             tracing::error!("Some processes do not end: {error}");
         }
         self.spool.close().await;

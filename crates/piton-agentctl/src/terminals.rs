@@ -26,10 +26,10 @@ pub const OUTPUT_BYTES_USUAL: u64 = 1024 * 1024;
 /// However much the agent asks to be kept.
 pub const OUTPUT_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Between SIGTERM and SIGKILL.
-const TERM: Duration = Duration::from_millis(500);
+const SIGTERM_WAIT: Duration = Duration::from_millis(500);
 /// How long the end of a command waits for the end of its output, which a process that it left in
 /// the background may hold open.
-const DRAIN: Duration = Duration::from_millis(200);
+const OUTPUT_DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -142,7 +142,7 @@ impl Terminals {
     pub async fn kill(&self, id: &str) -> Result<(), Error> {
         let terminal = self.get(id)?;
         let scope = Scope::Role(terminal.part.clone());
-        let ended = self.workspace.tree().end(scope, TERM).await;
+        let ended = self.workspace.tree().end(scope, SIGTERM_WAIT).await;
         ended.map_err(|source| Error::Remains { source })?;
         self.wait_for_exit(id).await?;
         Ok(())
@@ -179,7 +179,7 @@ async fn follow(
     });
     let status = child.wait().await.ok();
     // Background processes keep writing into the ring after this.
-    let _ = tokio::time::timeout(DRAIN, &mut reading).await;
+    let _ = tokio::time::timeout(OUTPUT_DRAIN_TIMEOUT, &mut reading).await;
     let exit = TerminalExit {
         exit_code: status.and_then(|status| status.code()),
         signal: status.and_then(|status| status.signal()),

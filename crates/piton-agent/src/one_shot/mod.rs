@@ -38,7 +38,7 @@ const PIECE_BYTES: usize = 64 * 1024;
 const BEGINNING_BYTES_MAX: usize = 4 * 1024;
 /// The code under which the words of a refusal count, whatever the agent's exit code was: they have
 /// to name the conversation.
-const BY_WORDS: i64 = -32603;
+const REFUSAL_ERROR_CODE: i64 = -32603;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -307,7 +307,7 @@ impl Inner {
 pub fn refusing_line<'a>(said: &'a TurnOutput, errors: &'a str, id: &str) -> Option<&'a str> {
     let is_refusal = |line: &str| {
         // The id itself may hold any word.
-        refusal(BY_WORDS, &line.replace(id, " ")) == Refusal::Refused
+        refusal(REFUSAL_ERROR_CODE, &line.replace(id, " ")) == Refusal::Refused
     };
     let outcome = said.outcome.as_ref().filter(|outcome| outcome.is_error);
     let of_outcome = outcome.map(|outcome| outcome.words.as_str()).unwrap_or_default();

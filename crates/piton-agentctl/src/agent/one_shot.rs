@@ -31,7 +31,7 @@ use tokio::task::JoinHandle;
 
 use super::agent_link::AgentLink;
 use super::process::{
-    EXIT_WAIT, Failure, LAST_WORDS, failed, last_words, not_started, note, spawn,
+    EXIT_WAIT, Failure, REMAINING_OUTPUT_TIMEOUT, failed, last_words, not_started, note, spawn,
 };
 use super::stderr::Stderr;
 use super::{AgentProcess, Ids};
@@ -310,9 +310,9 @@ impl Agent<'_> {
             // Little is left in its pipes: read it without waiting for room in the spool.
             self.owner.context.spool.limit(Limit::Lifted);
         }
-        let _ = tokio::time::timeout(LAST_WORDS, process.child.wait()).await;
+        let _ = tokio::time::timeout(REMAINING_OUTPUT_TIMEOUT, process.child.wait()).await;
         self.owner.set_pid(None);
-        let _ = tokio::time::timeout(LAST_WORDS, process.complaining).await;
+        let _ = tokio::time::timeout(REMAINING_OUTPUT_TIMEOUT, process.complaining).await;
         let said = match first {
             First::Stopped | First::Cancelled => {
                 let _ = last_words(self.owner, &mut process.reading, stop).await;

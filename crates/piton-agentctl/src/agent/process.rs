@@ -29,7 +29,7 @@ use crate::tree::{ProcessRole, Program, Scope, Streams};
 /// The agent that is part of Piton. No setting can give another one its name.
 const BUILT_IN: &str = "echo";
 /// What it still has to say, once everything that could say it is dead.
-pub(super) const LAST_WORDS: Duration = Duration::from_secs(10);
+pub(super) const REMAINING_OUTPUT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Between the end of its output and its own.
 pub(super) const EXIT_WAIT: Duration = Duration::from_secs(2);
 /// Who takes so long to say what it does waits for room in the spool.
@@ -173,7 +173,10 @@ async fn bury(
         // Little is left in its pipes: read it without waiting for room in the spool.
         owner.context.spool.limit(Limit::Lifted);
     }
-    let status = tokio::time::timeout(LAST_WORDS, child.wait()).await.ok().and_then(Result::ok);
+    let status = tokio::time::timeout(REMAINING_OUTPUT_TIMEOUT, child.wait())
+        .await
+        .ok()
+        .and_then(Result::ok);
     // If its output had ended before it did, that was heard already: a task is heard once.
     if !driver.is_finished() {
         last_words(owner, &mut driver, &mut stop).await;
@@ -224,7 +227,7 @@ async fn bury(
 }
 
 /// Waits until the spool has what the agent said. After a stop was requested it waits for
-/// `LAST_WORDS`, not counting the time during which the disk refuses writes, and then returns
+/// `REMAINING_OUTPUT_TIMEOUT`, not counting the time during which the disk refuses writes, and then returns
 /// `None`.
 pub(super) async fn last_words<T>(
     owner: &AgentProcess,
@@ -233,7 +236,7 @@ pub(super) async fn last_words<T>(
 ) -> Option<T> {
     let timeout = async {
         let _ = stop.wait_for(|stop| *stop).await;
-        let mut left = LAST_WORDS;
+        let mut left = REMAINING_OUTPUT_TIMEOUT;
         while !left.is_zero() {
             let pause = left.min(Duration::from_secs(1));
             tokio::time::sleep(pause).await;

@@ -11,7 +11,7 @@ use super::{ProcessRole, Scope};
 pub(super) const NEEDED: bool = cfg!(not(target_os = "linux"));
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How long a killed group may take to be gone.
-const GONE_WITHIN: Duration = Duration::from_secs(1);
+const SIGKILL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The groups that were started, each with its part.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Groups {
     }
 
     pub(super) async fn end(&self, scope: &Scope, term: Duration) {
-        for (signal, within) in [(Signal::TERM, term), (Signal::KILL, GONE_WITHIN)] {
+        for (signal, within) in [(Signal::TERM, term), (Signal::KILL, SIGKILL_TIMEOUT)] {
             for group in self.alive(scope) {
                 let _ = kill_process_group(group, signal);
             }

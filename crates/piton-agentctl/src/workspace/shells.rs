@@ -26,7 +26,7 @@ pub const SCROLLBACK_BYTES: usize = 64 * 1024;
 const BEHIND_MAX: usize = 256;
 const READ_BYTES: usize = 8 * 1024;
 /// A shell that was hung up on may take so long to end by itself.
-const HANG_UP: Duration = Duration::from_millis(500);
+const SIGHUP_WAIT: Duration = Duration::from_millis(500);
 /// How long the terminal may stay silent, after its shell has ended, until it is closed: what the
 /// shell left in the background may hold it open for ever.
 const SILENCE_TIMEOUT: Duration = Duration::from_millis(100);
@@ -248,7 +248,7 @@ impl Shells {
         let running = self.get(shell_id)?;
         let scope = Scope::Role(running.part.clone());
         self.hang_up(&running, scope.clone()).await;
-        let ended = self.workspace.tree().end(scope, HANG_UP).await;
+        let ended = self.workspace.tree().end(scope, SIGHUP_WAIT).await;
         ended.map_err(|source| Error::ShellRemains { source })?;
         if let Ok(number) = shell_id.parse() {
             lock(&self.known).remove(&number);

@@ -38,7 +38,7 @@ pub(crate) use removing::{Archive, Remove, removal_note};
 /// Batches that may wait for their flush before no further command is taken.
 const INFLIGHT_MAX: usize = 256;
 /// How long a session stays in memory with nothing to do.
-const IDLE: Duration = Duration::from_mins(1);
+const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long the possible beginning of a secret waits for what follows, if it may be written as it is.
 const HOLD: Duration = Duration::from_secs(10);
 /// Records read at a time.
@@ -193,7 +193,7 @@ impl Session {
             // questions about sessions that do not exist fill the memory.) A graph's host writes under
             // this very lease, beside this session.
             let others_write = !self.holds_lease() || self.state.facts.graph.is_some();
-            let idle = if served && others_write { Duration::ZERO } else { IDLE };
+            let idle = if served && others_write { Duration::ZERO } else { IDLE_TIMEOUT };
             tokio::select! {
                 biased;
                 Some(done) = self.inflight.next(), if !self.inflight.is_empty() => {
