@@ -12,7 +12,7 @@ export function openTelemetry(): RunTelemetry {
   return (event) => {
     switch (event.type) {
       case "interrupted":
-        interruptions.add(1, { phase: event.phase });
+        if (isNew(event.chatId, event.runId)) interruptions.add(1, { phase: event.phase });
         break;
       case "refused":
         refusals.add(1, { phase: event.phase ?? "unknown", reason: event.reason });
@@ -28,4 +28,16 @@ export function openTelemetry(): RunTelemetry {
         break;
     }
   };
+}
+
+/** A run that is not decided about is reported by every page that finds it: it is counted once, by its id. */
+function isNew(chatId: string, runId: string): boolean {
+  const key = `run_counted_${chatId}`;
+  try {
+    if (localStorage.getItem(key) === runId) return false;
+    localStorage.setItem(key, runId);
+  } catch {
+    // Without storage it is counted again.
+  }
+  return true;
 }

@@ -127,9 +127,11 @@ export function contentOf(state: RecoveryState): Content | null {
         : [];
       return { sentence: state.sentence, detail: state.problem?.sentence ?? null, buttons: [resume, ...without, dismiss] };
     }
+    // Also of a session that never begins: it must not keep the chat for ever.
+    case "job":
+      return { sentence: state.sentence, detail: null, buttons: [dismiss] };
     case "resuming":
     case "fresh":
-    case "job":
       return { sentence: state.sentence, detail: null, buttons: [] };
     case "none":
       if (["no_checkpoint", "user_aborted", "owned_by_this_page"].includes(state.reason)) return null;

@@ -99,21 +99,29 @@ export function withOpenCallsAnswered(messages: RunMessage[]): RunMessage[] {
   return messages.concat(unknown);
 }
 
-export function bytesOf(text: string): number {
+function bytesOf(text: string): number {
   return new TextEncoder().encode(text).length;
 }
 
 const LEFT_OUT = /^\[(\d+) earlier messages of this run were left out/;
+
+export interface TrimmedMessages {
+  messages: RunMessage[];
+  trimmed: number;
+  /** Before any were left out. */
+  bytes: number;
+}
 
 /**
  * Leaves the oldest whole rounds out until the messages have at most `bytesMax` bytes. A round begins with
  * a message that answers no call, so a call and its results go together. The request that began the run
  * and the last round stay, whatever their size. A message in the gap says how many are missing.
  */
-export function trimMessages(messages: RunMessage[], bytesMax: number): { messages: RunMessage[]; trimmed: number } {
+export function trimMessages(messages: RunMessage[], bytesMax: number): TrimmedMessages {
   const kept = messages[0]?.role === "user" && !LEFT_OUT.test(messages[0].content) ? 1 : 0;
   const sizes = messages.map((message) => bytesOf(JSON.stringify(message)));
-  let total = sizes.reduce((sum, size) => sum + size, 0);
+  const bytes = sizes.reduce((sum, size) => sum + size, 0);
+  let total = bytes;
   let from = kept;
   while (total > bytesMax) {
     let next = from + 1;
@@ -121,13 +129,13 @@ export function trimMessages(messages: RunMessage[], bytesMax: number): { messag
     if (next >= messages.length) break;
     for (; from < next; from++) total -= sizes[from] ?? 0;
   }
-  if (from === kept) return { messages, trimmed: 0 };
-  const gone = messages.slice(kept, from);
-  const before = gone.map((message) => LEFT_OUT.exec(message.content)?.[1]).find((found) => found !== undefined);
-  const trimmed = gone.length - (before === undefined ? 0 : 1);
+  if (from === kept) return { messages, trimmed: 0, bytes };
+  // Left out already when the run was trimmed before.
+  const before = LEFT_OUT.exec(messages[kept]?.content ?? "")?.[1];
+  const trimmed = from - kept - (before ? 1 : 0);
   const marker: RunMessage = {
     role: "user",
     content: `[${trimmed + Number(before ?? 0)} earlier messages of this run were left out to keep its checkpoint small.]`,
   };
-  return { messages: [...messages.slice(0, kept), marker, ...messages.slice(from)], trimmed };
+  return { messages: [...messages.slice(0, kept), marker, ...messages.slice(from)], trimmed, bytes };
 }

@@ -45,34 +45,30 @@ export async function detectInterruptedRun(options: DetectOptions): Promise<Dete
   // What is active was not interrupted, on whatever branch it is.
   const owner = await lock.ownerOf(chatId);
   if (owner) return refuse(owner, checkpoint);
-  const now = (options.clock ?? systemClock).now();
-  const refusal = refusalOf(checkpoint, options.current ?? {}, now, options.maxAgeMs ?? MAX_AGE_MS);
-  if (refusal) return refusal;
-  return { offered: true, checkpoint, ageMs: Math.max(0, now - checkpoint.savedAt) };
+  const { current = {}, clock = systemClock, maxAgeMs = MAX_AGE_MS } = options;
+  const ageMs = clock.now() - checkpoint.savedAt;
+  const reason = refusalOf(checkpoint, current, ageMs, maxAgeMs);
+  // A clock that was set back gives a negative age, which says nothing against the checkpoint.
+  return reason ? refuse(reason, checkpoint) : { offered: true, checkpoint, ageMs: Math.max(0, ageMs) };
 }
 
 /** What the checkpoint alone says against a resume. */
-export function refusalOf(
-  checkpoint: RunCheckpoint,
-  current: NonNullable<DetectOptions["current"]>,
-  now: number,
-  maxAgeMs: number = MAX_AGE_MS,
-): Extract<Detection, { offered: false }> | null {
-  if (checkpoint.userAborted) return refuse("user_aborted", checkpoint);
+function refusalOf(
+  checkpoint: RunCheckpoint, current: NonNullable<DetectOptions["current"]>, ageMs: number, maxAgeMs: number,
+): RefusalReason | null {
+  if (checkpoint.userAborted) return "user_aborted";
   // A job runs on a server: no sandbox of this page ends with it.
   if (checkpoint.jobId !== null) return null;
-  // A clock that was set back gives a negative age, which says nothing against the checkpoint.
-  if (now - checkpoint.savedAt > maxAgeMs) return refuse("too_old", checkpoint);
+  if (ageMs > maxAgeMs) return "too_old";
   const differs = (key: keyof RunIdentity) => {
-    const known = current[key];
     const saved = checkpoint[key];
+    const known = current[key] ?? saved;
     // Neither an id that is unknown now nor one that was unknown then can be compared.
-    return known !== null && known !== undefined && saved !== "" && known !== saved;
+    return saved !== "" && known !== saved;
   };
-  if (differs("sandboxSessionId")) return refuse("sandbox_changed", checkpoint);
-  if (differs("activeBranch")) return refuse("branch_changed", checkpoint);
-  if (differs("repoId")) return refuse("repository_changed", checkpoint);
-  return null;
+  if (differs("sandboxSessionId")) return "sandbox_changed";
+  if (differs("activeBranch")) return "branch_changed";
+  return differs("repoId") ? "repository_changed" : null;
 }
 
 const SENTENCES: Record<RefusalReason, string> = {

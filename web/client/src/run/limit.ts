@@ -16,7 +16,7 @@ export async function within<T>(clock: Clock, ms: number, work: () => T | Promis
   const { stop, late = () => new RunError("timeout", `no answer within ${ms / 1000} s`) } = limit;
   stop?.throwIfAborted();
   let timer: unknown;
-  let onAbort: () => void = () => undefined;
+  const ended = new AbortController();
   const over = new Promise<never>((_, reject) => {
     const arm = (waitMs: number) => {
       timer = clock.setTimeout(() => {
@@ -26,15 +26,18 @@ export async function within<T>(clock: Clock, ms: number, work: () => T | Promis
       }, waitMs);
     };
     arm(ms);
-    onAbort = () => reject(stop?.reason);
-    stop?.addEventListener("abort", onAbort);
+    stop?.addEventListener("abort", () => reject(stop.reason), { signal: ended.signal });
   });
   try {
     return await Promise.race([Promise.resolve().then(work), over]);
   } finally {
     clock.clearTimeout(timer);
-    stop?.removeEventListener("abort", onAbort);
+    ended.abort();
   }
+}
+
+export function pause(clock: Clock, ms: number): Promise<void> {
+  return new Promise((resolve) => clock.setTimeout(resolve, ms));
 }
 
 /** A controller that is aborted with another's signal, until `release` is called. */

@@ -4,6 +4,7 @@
  * an owner that was asleep and lost its lease is refused by the store at its next write.
  */
 import { activeKey } from "./checkpoint.js";
+import { pause } from "./limit.js";
 import type { Fence, RunStorage } from "./storage.js";
 import { type Clock, messageOf, newId, RunError, systemClock } from "./types.js";
 
@@ -54,10 +55,11 @@ export function tabLock(options: TabLockOptions): TabLock {
  * `run_active_…` says to other code of the page that a run is active. Nothing is decided by it: where storage is
  * full or disabled there is none.
  */
-function flag({ localStorage: given }: TabLockOptions, chatId: string, value: { owner: string; at: number } | null): void {
+function flag(options: TabLockOptions, chatId: string, owner: string | null): void {
   try {
-    const local = given === undefined ? globalThis.localStorage : given;
-    if (value) local?.setItem(activeKey(chatId), JSON.stringify(value));
+    const local = options.localStorage === undefined ? globalThis.localStorage : options.localStorage;
+    const at = (options.clock ?? systemClock).now();
+    if (owner) local?.setItem(activeKey(chatId), JSON.stringify({ owner, at }));
     else local?.removeItem(activeKey(chatId));
   } catch {
     // A courtesy.
@@ -100,7 +102,7 @@ class WebLock implements TabLock {
         }
         const owner = newId();
         this.#mine.set(chatId, owner);
-        flag(this.#options, chatId, { owner, at: this.#clock.now() });
+        flag(this.#options, chatId, owner);
         return new Promise<void>((free) => {
           const release = async () => {
             flag(this.#options, chatId, null);
@@ -152,7 +154,7 @@ class LeaseLock implements TabLock {
     );
     if (taken?.owner !== owner) return null;
     this.#mine.set(chatId, owner);
-    flag(this.#options, chatId, { owner, at: this.#clock.now() });
+    flag(this.#options, chatId, owner);
     const stopAnswering = this.#answer(chatId, owner);
     const release = async () => {
       stopAnswering();
@@ -171,13 +173,12 @@ class LeaseLock implements TabLock {
   }
 
   async whenFree(chatId: string, signal: AbortSignal): Promise<void> {
-    while (!signal.aborted && (await this.ownerOf(chatId))) await pause(this.#clock, POLL_MS, signal);
+    while (!signal.aborted && (await this.ownerOf(chatId))) await pause(this.#clock, POLL_MS);
     signal.throwIfAborted();
   }
 
   #answer(chatId: string, owner: string): () => void {
-    const channel = openChannel(chatId);
-    if (!channel) return () => undefined;
+    const channel = new BroadcastChannel(activeKey(chatId));
     channel.onmessage = (event: MessageEvent<{ ask?: string }>) => {
       if (event.data?.ask === owner) channel.postMessage({ alive: owner });
     };
@@ -185,9 +186,7 @@ class LeaseLock implements TabLock {
   }
 
   #isAlive(chatId: string, owner: string): Promise<boolean> {
-    const channel = openChannel(chatId);
-    // Without a way to ask, a lease counts: a second owner is worse than a run that must wait.
-    if (!channel) return Promise.resolve(true);
+    const channel = new BroadcastChannel(activeKey(chatId));
     return new Promise((resolve) => {
       const finish = (alive: boolean) => {
         this.#clock.clearTimeout(timer);
@@ -201,18 +200,4 @@ class LeaseLock implements TabLock {
       channel.postMessage({ ask: owner });
     });
   }
-}
-
-function openChannel(chatId: string): BroadcastChannel | null {
-  return typeof BroadcastChannel === "undefined" ? null : new BroadcastChannel(activeKey(chatId));
-}
-
-function pause(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = clock.setTimeout(resolve, ms);
-    signal?.addEventListener("abort", () => {
-      clock.clearTimeout(timer);
-      resolve();
-    });
-  });
 }

@@ -1,8 +1,8 @@
 /** What a run and an instrumented loop are made of. */
 import { TRUTH_TIMEOUT_MS, within } from "./limit.js";
 import { tabLock, type TabLock } from "./lock.js";
-import { RunRecorder } from "./recorder.js";
-import { type Conversation, Recovery, type RestoredRun } from "./recovery.js";
+import { type RecorderStart, RunRecorder } from "./recorder.js";
+import { type Conversation, Recovery, type RestoredRun, type ResumeEnd } from "./recovery.js";
 import type { RunOptions } from "./run.js";
 import { browserStorage, type RunStorage } from "./storage.js";
 import { type Clock, systemClock } from "./types.js";
@@ -15,10 +15,11 @@ export interface Parts {
   lock: TabLock;
   conversation: Conversation;
   recovery: Recovery;
-  newRecorder(provider: string, model: string): Promise<RunRecorder>;
+  /** Takes the run, too; throws as `RunRecorder.begin` does. */
+  startRecorder(asked: Pick<RunOptions, "provider" | "model">, start: RecorderStart): Promise<RunRecorder>;
 }
 
-export function partsOf(options: PartOptions, onResume: (restored: RestoredRun) => Promise<void>): Parts {
+export function partsOf(options: PartOptions, onResume: (restored: RestoredRun) => Promise<ResumeEnd>): Parts {
   const { chatId, sandbox, telemetry, limits, clock = systemClock } = options;
   const storage = options.storage ?? browserStorage({ clock });
   const lock = options.lock ?? tabLock({ storage, clock });
@@ -30,14 +31,21 @@ export function partsOf(options: PartOptions, onResume: (restored: RestoredRun) 
   return {
     clock, storage, lock, conversation,
     recovery: new Recovery({ ...shared, sandbox, conversation, onResume }),
-    async newRecorder(provider, model) {
+    async startRecorder({ provider, model }, start) {
       const current = await within(clock, limits?.truthTimeoutMs ?? TRUTH_TIMEOUT_MS, () => sandbox.identity());
       const identity = {
         sandboxSessionId: current.sandboxSessionId ?? "",
         activeBranch: current.activeBranch ?? "",
         repoId: current.repoId ?? "",
       };
-      return new RunRecorder({ ...shared, provider, model, identity });
+      const recorder = new RunRecorder({ ...shared, provider, model, identity });
+      await recorder.begin(start);
+      return recorder;
     },
   };
+}
+
+/** What a recorder begins a resumed run with. */
+export function startOf({ checkpoint, deltaMessages }: RestoredRun): RecorderStart {
+  return { baseMessageCount: checkpoint.baseMessageCount, deltaMessages, resumes: checkpoint };
 }

@@ -211,7 +211,9 @@ export function joinJob(client: PitonClient, recovery: Recovery): JoinedJob | nu
   });
   const ended = session.finally(async () => {
     stop();
-    await recovery.dismiss();
+    // Dismissed meanwhile, or another job's: that is left alone.
+    const now = await recovery.check();
+    if (now.status === "job" && now.jobId === state.jobId) await recovery.dismiss();
   });
   // Who does not ask does not want to know.
   ended.catch(() => undefined);

@@ -2,13 +2,13 @@
  * Keeps the checkpoint of one run. The answer is gathered in plain fields that are current at every
  * moment, so that a page that is being hidden can write them before it is suspended.
  */
-import { bytesOf, trimMessages, WARN_BYTES } from "./checkpoint.js";
+import { trimMessages, type TrimmedMessages, WARN_BYTES } from "./checkpoint.js";
 import { takeRun } from "./detect.js";
 import type { HeldLock, TabLock } from "./lock.js";
 import { lockLost, type RunStorage } from "./storage.js";
-import { safely, type RunTelemetry } from "./telemetry.js";
+import { type Report, reporter, type RunTelemetry } from "./telemetry.js";
 import {
-  CHECKPOINT_VERSION, type Clock, type LoopPhase, messageOf, newId, RunError, type RunCheckpoint, type RunIdentity,
+  CHECKPOINT_VERSION, type Clock, codeOf, type LoopPhase, messageOf, newId, RunError, type RunCheckpoint, type RunIdentity,
   type RunMessage, systemClock,
 } from "./types.js";
 
@@ -53,11 +53,13 @@ export class RunRecorder {
   readonly runId = newId();
   /** How often the page was hidden or frozen since the run began. */
   suspensions = 0;
+  /** When the model's first output came. */
+  outputAt: number | null = null;
   /** Set when another tab has taken the run over. */
   onLost: (() => void) | null = null;
 
   readonly #clock: Clock;
-  readonly #report: RunTelemetry;
+  readonly #report: Report;
   readonly #flushEveryMs: number;
   readonly #warnBytes: number;
   #held: HeldLock | null = null;
@@ -67,26 +69,27 @@ export class RunRecorder {
   #baseMessageCount = 0;
   #delta: RunMessage[] = [];
   /** What is written of `delta`, until it changes. */
-  #written: { messages: RunMessage[]; trimmed: number; bytes: number } | null = null;
+  #written: TrimmedMessages | null = null;
   #accumulated = "";
   #thinking = "";
   #coderActive = false;
   #coderState: string | null = null;
   #userAborted = false;
   #jobId: string | null = null;
-  #isDeferred = false;
+  #isResumed = false;
   #isDirty = false;
   #hasWarned = false;
   #lastSaveAt = 0;
   #timer: unknown = null;
-  #stopListening: () => void = () => undefined;
+  readonly #listening = new AbortController();
+  #suspensionsBeforeRound = 0;
 
   readonly #options: RecorderOptions;
 
   constructor(options: RecorderOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
-    this.#report = safely(options.telemetry);
+    this.#report = reporter(options.telemetry, options.chatId);
     this.#flushEveryMs = options.flushEveryMs ?? FLUSH_EVERY_MS;
     this.#warnBytes = options.warnBytes ?? WARN_BYTES;
   }
@@ -112,22 +115,44 @@ export class RunRecorder {
     this.#baseMessageCount = start.baseMessageCount;
     this.#delta = [...start.deltaMessages];
     this.#jobId = start.jobId ?? null;
-    this.#isDeferred = start.resumes !== undefined;
-    this.#stopListening = this.#listen();
+    this.#isResumed = start.resumes !== undefined;
+    this.#listen();
+    this.#suspensionsBeforeRound = this.suspensionMark();
   }
 
   /** The checkpoint that the run was resumed from is still the one that counts. */
   get isResumeUnanswered(): boolean {
-    return this.#isDeferred;
+    return this.#isResumed && this.outputAt === null && !this.#userAborted;
   }
 
   get isAborted(): boolean {
     return this.#userAborted;
   }
 
+  /** The page was hidden or frozen in this round: what fails now may have failed for that. */
+  get wasSuspended(): boolean {
+    return this.suspensions > this.#suspensionsBeforeRound;
+  }
+
+  /**
+   * What `suspensions` is compared with later. A page that is hidden already counts: it may be suspended at any
+   * moment, on some systems without another event.
+   */
+  suspensionMark(): number {
+    return this.suspensions - (isHidden() ? 1 : 0);
+  }
+
+  /** False: another tab has taken the run over, and what this one knows of it is old. */
+  async isOwner(): Promise<boolean> {
+    // Only a write is checked against the lease.
+    if (this.#held?.fence) await this.#save();
+    return this.#held !== null;
+  }
+
   /** Before the model is asked. */
   startRound(round: number): void {
     this.#round = round;
+    this.#suspensionsBeforeRound = this.suspensionMark();
     this.#phase = "streaming_llm";
     this.#accumulated = "";
     this.#thinking = "";
@@ -147,32 +172,31 @@ export class RunRecorder {
 
   /** The first output of the model: from here on the run's own checkpoints count. */
   outputReceived(): void {
-    this.#isDeferred = false;
-  }
-
-  /** The answer is whole; before its tool calls are looked at. */
-  async responseReceived(): Promise<void> {
-    this.outputReceived();
-    await this.#save();
+    this.outputAt ??= this.#clock.now();
   }
 
   /**
-   * Before the tools are run: the calls are on the disk before anything happens. Throws `lock_lost` when another
-   * tab has the run: then nothing may be run.
+   * The answer is whole; before its tool calls are looked at. This and the steps below throw `lock_lost` when another
+   * tab has the run: then nothing may be run, and nothing saved.
    */
+  async responseReceived(): Promise<void> {
+    this.outputReceived();
+    await this.#saveOwned();
+  }
+
+  /** Before the tools are run: the calls are on the disk before anything happens. */
   async startTools(assistant: RunMessage): Promise<void> {
     this.outputReceived();
     this.#phase = "executing_tools";
     this.push(assistant);
-    await this.#save();
-    if (!this.#held) throw lockLost();
+    await this.#saveOwned();
   }
 
   /** All results of the parallel calls, or that of the change behind them. */
   async toolResults(results: RunMessage[]): Promise<void> {
     this.#phase = "executing_tools";
     this.push(...results);
-    await this.#save();
+    await this.#saveOwned();
   }
 
   /** Runs a delegated coder. What it reports of its state is kept; its own loop is not resumed. */
@@ -180,7 +204,7 @@ export class RunRecorder {
     this.#phase = "delegating_coder";
     this.#coderActive = true;
     this.#coderState = null;
-    await this.#save();
+    await this.#saveOwned();
     try {
       return await work({
         onState: (state) => {
@@ -217,7 +241,6 @@ export class RunRecorder {
   /** The user stops the run: written at once, so that it is not offered if the page dies right now. */
   abort(): void {
     this.#userAborted = true;
-    this.#isDeferred = false;
     this.flush();
   }
 
@@ -229,12 +252,12 @@ export class RunRecorder {
   /** The run is over. `keep` leaves the checkpoint for a resume. */
   async end(how: "clear" | "keep"): Promise<void> {
     this.#clock.clearTimeout(this.#timer);
-    this.#stopListening();
+    this.#listening.abort();
     try {
-      if (how === "clear") await this.#options.storage.clear(this.#options.chatId, ++this.#writeSeq);
+      if (how === "clear") await this.#options.storage.clear(this.#options.chatId, ++this.#writeSeq, this.#held?.fence);
       else if (this.#isDirty) await this.#save();
     } catch (error) {
-      this.#warn("not_cleared", messageOf(error));
+      this.#report.warn("not_cleared", messageOf(error));
     } finally {
       await this.#held?.release();
       this.#held = null;
@@ -267,25 +290,35 @@ export class RunRecorder {
     };
   }
 
+  /** Nothing is left out of it, however large it is. */
+  wholeCheckpoint(): RunCheckpoint {
+    return { ...this.checkpoint(), deltaMessages: [...this.#delta], trimmedMessages: 0 };
+  }
+
   async #save(): Promise<void> {
-    if (this.#isDeferred || !this.#held) return;
+    if (this.isResumeUnanswered || !this.#held) return;
     this.#isDirty = false;
     this.#writeSeq += 1;
     this.#lastSaveAt = this.#clock.now();
     try {
       await this.#options.storage.save(this.checkpoint(), this.#held.fence);
     } catch (error) {
-      if (error instanceof RunError && error.code === "lock_lost") {
+      if (codeOf(error) === "lock_lost") {
         this.#held = null;
         this.onLost?.();
-      } else this.#warn("not_saved", messageOf(error));
+      } else this.#report.warn("not_saved", messageOf(error));
     }
+  }
+
+  async #saveOwned(): Promise<void> {
+    await this.#save();
+    if (!this.#held) throw lockLost();
   }
 
   /** Timers of hidden pages are held back, so the pieces themselves look at the clock, too. */
   #touch(): void {
     this.#isDirty = true;
-    this.#isDeferred = false;
+    this.outputReceived();
     if (this.#clock.now() - this.#lastSaveAt >= this.#flushEveryMs) this.flush();
     else this.#timer ??= this.#clock.setTimeout(() => {
       this.#timer = null;
@@ -293,49 +326,37 @@ export class RunRecorder {
     }, this.#flushEveryMs);
   }
 
-  #smallDelta(): { messages: RunMessage[]; trimmed: number } {
-    const sizeOf = (messages: RunMessage[]) => messages.reduce((sum, message) => sum + bytesOf(JSON.stringify(message)), 0);
-    this.#written ??= { messages: [...this.#delta], trimmed: 0, bytes: sizeOf(this.#delta) };
-    if (this.#written.bytes > this.#warnBytes) {
-      if (!this.#hasWarned) {
-        this.#hasWarned = true;
-        this.#warn("checkpoint_large", `${this.#written.bytes} bytes`);
-      }
-      const { messages, trimmed } = trimMessages(this.#written.messages, this.#warnBytes);
-      // Only once per change: a last round that is larger by itself stays whole.
-      this.#written = { messages, trimmed, bytes: 0 };
+  #smallDelta(): TrimmedMessages {
+    if (this.#written) return this.#written;
+    this.#written = trimMessages([...this.#delta], this.#warnBytes);
+    const { bytes } = this.#written;
+    if (bytes > this.#warnBytes && !this.#hasWarned) {
+      this.#hasWarned = true;
+      this.#report.warn("checkpoint_large", `${bytes} bytes`);
     }
     return this.#written;
   }
 
-  #listen(): () => void {
-    if (typeof document === "undefined") return () => undefined;
+  #listen(): void {
+    if (typeof document === "undefined") return;
+    const { signal } = this.#listening;
     const suspend = (event: Event) => {
-      if (event.type === "visibilitychange" && document.visibilityState !== "hidden") return;
+      if (event.type === "visibilitychange" && !isHidden()) return;
       this.suspensions += 1;
       this.flush();
     };
-    const targets: Array<[EventTarget, string]> = [[document, "visibilitychange"], [document, "freeze"], [window, "pagehide"]];
-    for (const [target, type] of targets) target.addEventListener(type, suspend);
-    return () => {
-      for (const [target, type] of targets) target.removeEventListener(type, suspend);
-    };
-  }
-
-  #warn(code: string, detail: string): void {
-    this.#report({ type: "warning", chatId: this.#options.chatId, code, detail });
+    document.addEventListener("visibilitychange", suspend, { signal });
+    document.addEventListener("freeze", suspend, { signal });
+    window.addEventListener("pagehide", suspend, { signal });
   }
 }
 
-export function formatCoderState(state: CoderState): string {
-  const lines = ["[CODER_STATE]"];
-  if (state.plan) lines.push(`Plan: ${state.plan}`);
-  const list = (title: string, items: string[] | undefined) => {
-    if (items && items.length > 0) lines.push(`${title}:`, ...items.map((item) => `- ${item}`));
-  };
-  list("Open tasks", state.tasks);
-  list("Files touched", state.files);
-  list("Assumptions", state.assumptions);
-  list("Errors", state.errors);
-  return lines.join("\n");
+function isHidden(): boolean {
+  return typeof document !== "undefined" && document.visibilityState === "hidden";
+}
+
+function formatCoderState({ plan, tasks, files, assumptions, errors }: CoderState): string {
+  const lists = { "Open tasks": tasks, "Files touched": files, Assumptions: assumptions, Errors: errors };
+  const lines = Object.entries(lists).flatMap(([title, items = []]) => (items.length > 0 ? [`${title}:`, ...items.map((item) => `- ${item}`)] : []));
+  return ["[CODER_STATE]", ...(plan ? [`Plan: ${plan}`] : []), ...lines].join("\n");
 }

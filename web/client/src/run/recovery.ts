@@ -3,14 +3,15 @@
  * with the workspace and continued. Headless; the banner is one way to show it.
  */
 import { openCalls, withOpenCallsAnswered } from "./checkpoint.js";
-import { detectInterruptedRun, MAX_AGE_MS, type RefusalReason, refusalOf, refuse, takeRun } from "./detect.js";
+import { type Detection, detectInterruptedRun, MAX_AGE_MS, type RefusalReason, refuse, takeRun } from "./detect.js";
 import { TRUTH_TIMEOUT_MS, within } from "./limit.js";
 import type { LockOwner, TabLock } from "./lock.js";
-import type { RunStorage } from "./storage.js";
+import type { Fence, RunStorage } from "./storage.js";
+import { Observed } from "./state.js";
 import { interruptionSummary, type Truth } from "./summary.js";
-import { safely, type RunTelemetry } from "./telemetry.js";
+import { type Report, reporter, type RunTelemetry } from "./telemetry.js";
 import type { NullableIdentity, Sandbox } from "./truth.js";
-import { type Clock, type LoopPhase, messageOf, RunError, type RunCheckpoint, type RunMessage, systemClock } from "./types.js";
+import { type Clock, codeOf, type LoopPhase, messageOf, RunError, type RunCheckpoint, type RunMessage, systemClock } from "./types.js";
 
 /** The conversation as the app keeps it. */
 export interface Conversation {
@@ -31,6 +32,15 @@ export interface RestoredRun {
   model: string;
   /** The round to continue with. */
   round: number;
+}
+
+/** How a resumed run came to its end. */
+export interface ResumeEnd {
+  outcome: string;
+  /** When the model's first output came. */
+  outputAt: number | null;
+  /** Of the outcome `error`: what `resume` is rejected with, where nothing else shows it. */
+  error?: unknown;
 }
 
 export type RecoveryState =
@@ -60,7 +70,7 @@ export interface RecoveryOptions {
   sandbox: Sandbox;
   conversation: Conversation;
   /** Continues the run. Its promise is fulfilled when the run has ended, or given an error that keeps the checkpoint. */
-  onResume: (restored: RestoredRun) => void | Promise<void>;
+  onResume: (restored: RestoredRun) => void | ResumeEnd | Promise<void | ResumeEnd>;
   clock?: Clock;
   telemetry?: RunTelemetry | undefined;
   maxAgeMs?: number | undefined;
@@ -78,11 +88,9 @@ const DOING: Record<LoopPhase, string> = {
   delegating_coder: "while the coder was working",
 };
 
-export class Recovery {
-  #state: RecoveryState = { status: "checking" };
-  readonly #listeners = new Set<() => void>();
+export class Recovery extends Observed<RecoveryState> {
   readonly #clock: Clock;
-  readonly #report: RunTelemetry;
+  readonly #report: Report;
   #waiting: AbortController | null = null;
   /** The run whose interruption was reported last. */
   #counted = "";
@@ -90,56 +98,58 @@ export class Recovery {
   readonly #options: RecoveryOptions;
 
   constructor(options: RecoveryOptions) {
+    super({ status: "checking" });
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
-    this.#report = safely(options.telemetry);
+    this.#report = reporter(options.telemetry, options.chatId);
   }
-
-  getState = (): RecoveryState => this.#state;
-
-  subscribe = (listener: () => void): (() => void) => {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
-  };
 
   /** Looks for an interrupted run. Ask again when sandbox, branch or repository change. */
   async check(): Promise<RecoveryState> {
-    const { chatId, storage, lock } = this.#options;
     this.#waiting?.abort();
-    const current = await this.#identity();
-    const found = await detectInterruptedRun({
-      chatId, storage, lock, current, clock: this.#clock, maxAgeMs: this.#maxAgeMs(),
-    });
+    return this.#show(await this.#detect(await this.#identity()));
+  }
+
+  #detect(current: Partial<NullableIdentity> = {}): Promise<Detection> {
+    const { chatId, storage, lock, sandbox } = this.#options;
+    // A run is too old when its sandbox has ended: one that stays has no such limit.
+    const maxAgeMs = sandbox.isPersistent ? Infinity : this.#options.maxAgeMs;
+    return detectInterruptedRun({ chatId, storage, lock, current, clock: this.#clock, maxAgeMs });
+  }
+
+  #show(found: Detection): RecoveryState {
     if (!found.offered) return this.#refused(found.reason, found.checkpoint);
     const { checkpoint, ageMs } = found;
-    if (checkpoint.jobId !== null) {
-      const sentence = "The run continues on the server.";
-      return this.#set({ status: "job", jobId: checkpoint.jobId, sentence, checkpoint });
-    }
-    // Once, however often it is looked for.
-    if (this.#counted !== checkpoint.runId) this.#report({ type: "interrupted", chatId, phase: checkpoint.phase, ageMs });
-    this.#counted = checkpoint.runId;
+    const { jobId, phase, runId } = checkpoint;
+    if (jobId !== null) return this.setState({ status: "job", jobId, sentence: "The run continues on the server.", checkpoint });
+    // Once, however often this page looks for it.
+    if (this.#counted !== runId) this.#report({ type: "interrupted", phase, ageMs, runId });
+    this.#counted = runId;
     return this.#offer(checkpoint, null);
   }
 
-  /** Continues the run, on the user's word only. */
+  /**
+   * Continues the run, on the user's word only. Rejected with the error of an app's own loop that ended with it: that
+   * run is over, and not offered again.
+   */
   async resume(how: { withoutTruth?: boolean } = {}): Promise<RecoveryState> {
     const { chatId, storage, conversation } = this.#options;
-    const before = this.#state;
+    const before = this.getState();
     if (before.status !== "offered") return before;
     const asked = this.#clock.now();
-    this.#set({ status: "resuming", sentence: "Comparing with the workspace …", checkpoint: before.checkpoint });
+    const { phase, runId } = before.checkpoint;
+    this.setState({ status: "resuming", sentence: "Comparing with the workspace …", checkpoint: before.checkpoint });
+    let end: void | ResumeEnd;
     try {
       // Another tab may have ended the run since it was offered, and time has passed.
-      const { checkpoint } = await storage.load(chatId);
-      if (!checkpoint) return this.#refused("no_checkpoint");
-      const owner = await this.#options.lock.ownerOf(chatId);
-      if (owner) return this.#refused(owner, checkpoint);
       const [current, isGone] = await Promise.all([this.#identity(), this.#isGone()]);
-      const refusal = refusalOf(checkpoint, current, asked, this.#maxAgeMs());
-      if (refusal) return this.#refused(refusal.reason, checkpoint);
+      const found = await this.#detect(current);
+      if (!found.offered || found.checkpoint.runId !== runId) return this.#show(found);
+      const { checkpoint } = found;
       if (isGone) return await this.#startFresh(checkpoint);
       const truth = how.withoutTruth ? null : await this.#truth();
+      // While the workspace was asked, the user may have dismissed the run or begun another one.
+      if ((await storage.load(chatId)).checkpoint?.writeSeq !== checkpoint.writeSeq) return await this.check();
       const persisted = await conversation.load();
       if (persisted.length < checkpoint.baseMessageCount) {
         throw new RunError("conversation_missing", "The conversation of the run is not complete in this browser.");
@@ -148,27 +158,37 @@ export class Recovery {
         throw new RunError("conversation_continued", "The conversation was continued elsewhere.");
       }
       const restored = restore(checkpoint, persisted, truth);
-      this.#report({ type: "resumed", chatId, phase: checkpoint.phase, ageMs: Math.max(0, asked - checkpoint.savedAt) });
-      this.#set({ status: "resumed", checkpoint });
-      await this.#options.onResume(restored);
-      return this.#state;
+      this.#report({ type: "resumed", phase, ageMs: Math.max(0, asked - checkpoint.savedAt) });
+      this.setState({ status: "resumed", checkpoint });
+      end = await this.#options.onResume(restored);
     } catch (error) {
-      return this.failed(before.checkpoint, error);
+      return await this.#failed(before.checkpoint, error);
     }
+    if (end) {
+      const { outcome, outputAt, error } = end;
+      const timeToResumeMs = outputAt === null ? null : Math.max(0, outputAt - asked);
+      this.#report({ type: "resume_ended", phase, success: outcome === "completed", outcome, timeToResumeMs });
+      if (outcome === "error" && error !== undefined) throw error;
+    }
+    return this.getState();
   }
 
-  /** Gives the run up. What it had said is kept in the conversation. */
+  /** Gives the run up. What it had said is kept in the conversation. A job continues, but the chat is free. */
   async dismiss(): Promise<void> {
-    const { chatId, storage } = this.#options;
-    await this.#alone(async () => {
-      const loaded = await storage.load(chatId, "forWriting");
-      if (loaded.checkpoint) {
-        await this.#keepInConversation(loaded.checkpoint);
-        this.#report({ type: "dismissed", chatId, phase: loaded.checkpoint.phase });
-      }
-      await storage.clear(chatId, loaded.writeSeq + 1);
+    await this.#alone(async (fence) => {
+      const checkpoint = await this.#end(fence);
+      if (checkpoint) this.#report({ type: "dismissed", phase: checkpoint.phase });
       this.#refused("no_checkpoint");
     });
+  }
+
+  /** What the run had said joins the conversation, and the run is over. */
+  async #end(fence: Fence | undefined): Promise<RunCheckpoint | null> {
+    const { chatId, storage } = this.#options;
+    const { checkpoint, writeSeq } = await storage.load(chatId, "forWriting");
+    if (checkpoint) await this.keep(checkpoint);
+    await storage.clear(chatId, writeSeq + 1, fence);
+    return checkpoint;
   }
 
   /** @internal Before a new run: an interrupted one is dismissed. */
@@ -182,23 +202,22 @@ export class Recovery {
   }
 
   /** As the owner of the run. Throws as `takeRun` does. */
-  async #alone(act: () => Promise<void>): Promise<void> {
+  async #alone(act: (fence?: Fence) => Promise<void>): Promise<void> {
     const held = await takeRun(this.#options.lock, this.#options.chatId);
     try {
-      await act();
+      await act(held.fence);
     } finally {
       await held.release();
     }
   }
 
-  /** A resumed run did not come to an end: it is offered again, and why. */
-  failed(checkpoint: RunCheckpoint, error: unknown): RecoveryState {
-    const code = error instanceof RunError ? error.code : "resume_failed";
-    this.#report({ type: "resume_failed", chatId: this.#options.chatId, phase: checkpoint.phase, reason: code });
-    if (isOwned(code)) return this.#refused(code, checkpoint);
-    if (code === "lock_lost") return this.#refused("owned_by_other_tab", checkpoint);
-    const problem = { code, sentence: messageOf(error), canResumeWithoutTruth: code === "truth_unavailable" };
-    return this.#offer(checkpoint, problem);
+  /** A resumed run did not come to an end: it is offered again, and why; if it is still there. */
+  async #failed(checkpoint: RunCheckpoint, error: unknown): Promise<RecoveryState> {
+    const code = codeOf(error) ?? "resume_failed";
+    this.#report({ type: "resume_failed", phase: checkpoint.phase, reason: code });
+    const found = await this.#detect();
+    if (!found.offered || found.checkpoint.runId !== checkpoint.runId) return this.#show(found);
+    return this.#offer(found.checkpoint, { code, sentence: messageOf(error), canResumeWithoutTruth: code === "truth_unavailable" });
   }
 
   /** Stops waiting for the end of a run that is active. */
@@ -232,25 +251,18 @@ export class Recovery {
     return (await this.#ask(async () => sandbox.isAlive?.()).catch(() => true)) === false;
   }
 
-  /** A run is too old when its sandbox has ended: one that stays has no such limit. */
-  #maxAgeMs(): number | undefined {
-    return this.#options.sandbox.isPersistent ? Infinity : this.#options.maxAgeMs;
-  }
-
   async #startFresh(checkpoint: RunCheckpoint): Promise<RecoveryState> {
-    const { chatId, storage, sandbox } = this.#options;
-    await this.#alone(async () => {
+    const { sandbox } = this.#options;
+    await this.#alone(async (fence) => {
       await within(this.#clock, CREATE_TIMEOUT_MS, async () => sandbox.create?.());
-      await this.#keepInConversation(checkpoint);
-      const { writeSeq } = await storage.load(chatId);
-      await storage.clear(chatId, writeSeq + 1);
+      await this.#end(fence);
     });
-    this.#report({ type: "resume_failed", chatId, phase: checkpoint.phase, reason: "sandbox_gone" });
-    return this.#set({ status: "fresh", sentence: `Sandbox expired${sandbox.create ? ", starting fresh" : ""}. The conversation is kept.` });
+    this.#report({ type: "resume_failed", phase: checkpoint.phase, reason: "sandbox_gone" });
+    return this.setState({ status: "fresh", sentence: `Sandbox expired${sandbox.create ? ", starting fresh" : ""}. The conversation is kept.` });
   }
 
-  /** The messages of a run that is not continued, and the answer that was cut off, join the conversation. */
-  async #keepInConversation(checkpoint: RunCheckpoint): Promise<void> {
+  /** @internal The messages of a run that is not continued, and the answer that was cut off, join the conversation. */
+  async keep(checkpoint: RunCheckpoint): Promise<void> {
     const { conversation } = this.#options;
     const persisted = await conversation.load();
     // Without the messages that it builds on, the rest has no place in the conversation.
@@ -263,15 +275,15 @@ export class Recovery {
     const { phase, savedAt } = checkpoint;
     const when = this.#clock.now() - savedAt > MAX_AGE_MS ? ` (${new Date(savedAt).toLocaleString()})` : "";
     const sentence = `The session was interrupted${when} ${DOING[phase]}. Resume where you left off?`;
-    return this.#set({ status: "offered", sentence, checkpoint, problem });
+    return this.setState({ status: "offered", sentence, checkpoint, problem });
   }
 
   #refused(reason: RefusalReason, checkpoint: RunCheckpoint | null = null): RecoveryState {
     if (reason !== "no_checkpoint") {
-      this.#report({ type: "refused", chatId: this.#options.chatId, phase: checkpoint?.phase ?? null, reason });
+      this.#report({ type: "refused", phase: checkpoint?.phase ?? null, reason });
     }
     if (isOwned(reason)) this.#checkWhenFree();
-    return this.#set({ status: "none", ...refuse(reason, checkpoint) });
+    return this.setState({ status: "none", ...refuse(reason, checkpoint) });
   }
 
   /** Its owner may end without ending the run. */
@@ -285,12 +297,6 @@ export class Recovery {
       .catch((error: unknown) => {
         if (!waiting.signal.aborted) console.error(error);
       });
-  }
-
-  #set(state: RecoveryState): RecoveryState {
-    this.#state = state;
-    for (const listener of this.#listeners) listener();
-    return state;
   }
 }
 
@@ -322,7 +328,6 @@ export function restore(
   checkpoint: RunCheckpoint,
   persisted: RunMessage[],
   truth: Truth | null,
-  truthError: string | null = truth ? null : "it could not be read",
 ): RestoredRun {
   const before = persisted.slice(0, checkpoint.baseMessageCount).concat(checkpoint.deltaMessages);
   const answered = withOpenCallsAnswered(before);
@@ -334,7 +339,7 @@ export function restore(
       calls: openCalls(before),
       coderState: checkpoint.lastCoderState,
       truth,
-      truthError,
+      truthError: "it could not be read",
     },
     REQUEST,
   );

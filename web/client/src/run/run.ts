@@ -2,14 +2,15 @@
 import { withOpenCallsAnswered } from "./checkpoint.js";
 import { follow, within } from "./limit.js";
 import type { TabLock } from "./lock.js";
-import { type Parts, partsOf } from "./parts.js";
+import { type Parts, partsOf, startOf } from "./parts.js";
 import type { CoderState, RunRecorder } from "./recorder.js";
-import type { Conversation, Recovery, RecoveryState, RestoredRun } from "./recovery.js";
+import type { Conversation, Recovery, RecoveryState, RestoredRun, ResumeEnd } from "./recovery.js";
+import { Observed } from "./state.js";
 import { lockLost, type RunStorage } from "./storage.js";
-import { safely, type RunTelemetry } from "./telemetry.js";
+import { type Report, reporter, type RunTelemetry } from "./telemetry.js";
 import type { Sandbox } from "./truth.js";
 import {
-  type Clock, type LoopPhase, messageOf, RunError, type RunMessage, type ToolCall,
+  type Clock, codeOf, type LoopPhase, messageOf, RunError, type RunMessage, type ToolCall,
 } from "./types.js";
 
 export type StreamPart =
@@ -96,6 +97,9 @@ export interface RunState {
 
 export type RunOutcome = Exclude<RunState["status"], "idle" | "running">;
 
+/** Which model is asked: that of the options, or the one that an interrupted run was begun with. */
+type Asked = Pick<RunOptions, "provider" | "model">;
+
 /** The code of an interruption by `close`. */
 export const CLOSED = "run_closed";
 const ROUNDS_MAX = 200;
@@ -107,49 +111,39 @@ export function createRun(options: RunOptions): Run {
   return new Run(options);
 }
 
-export class Run {
+export class Run extends Observed<RunState> {
   readonly recovery: Recovery;
   readonly #parts: Parts;
   readonly #clock: Clock;
-  readonly #report: RunTelemetry;
-  readonly #listeners = new Set<() => void>();
-  #state: RunState;
+  readonly #report: Report;
   #recorder: RunRecorder | null = null;
   #stopping: AbortController | null = null;
-  #isStopped = false;
 
   readonly #options: RunOptions;
 
   constructor(options: RunOptions) {
-    this.#options = options;
     const parts = partsOf(options, (restored) => this.#continue(restored));
+    super({
+      status: "idle", phase: null, round: 0, messages: [], text: "", thinking: "", error: null, storageProblems: [],
+      recovery: parts.recovery.getState(),
+    });
+    this.#options = options;
     this.#parts = parts;
     this.#clock = parts.clock;
     this.recovery = parts.recovery;
-    this.#report = safely(options.telemetry);
-    this.#state = {
-      status: "idle", phase: null, round: 0, messages: [], text: "", thinking: "", error: null, storageProblems: [],
-      recovery: this.recovery.getState(),
-    };
+    this.#report = reporter(options.telemetry, options.chatId);
     parts.storage.onProblem((code, detail) => {
-      this.#warn(code, detail);
-      this.#set({ storageProblems: [...this.#state.storageProblems, code] });
+      this.#report.warn(code, detail);
+      this.#set({ storageProblems: [...this.getState().storageProblems, code] });
     });
     this.recovery.subscribe(() => {
-      const { recovery: before } = this.#state;
+      const { recovery: before } = this.getState();
       const recovery = this.recovery.getState();
       this.#set({ recovery });
       // What was dismissed, or was ended in another tab, is in the conversation now.
       if (before.status !== "checking" && (recovery.status === "none" || recovery.status === "fresh")) void this.#load();
     });
   }
-
-  getState = (): RunState => this.#state;
-
-  subscribe = (listener: () => void): (() => void) => {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
-  };
 
   /**
    * Reads the conversation and looks for an interrupted run. Call it when the page is loaded. An active run is left
@@ -176,13 +170,12 @@ export class Run {
     let recorder: RunRecorder | null = null;
     try {
       await this.recovery.giveUp();
-      const { provider, model } = this.#options;
+      const prompt = { role: "user", content };
       const messages = [...(await this.#parts.conversation.load())];
-      recorder = await this.#parts.newRecorder(provider, model);
-      await recorder.begin({ baseMessageCount: messages.length, deltaMessages: [{ role: "user", content }] });
-      messages.push({ role: "user", content });
+      recorder = await this.#parts.startRecorder(this.#options, { baseMessageCount: messages.length, deltaMessages: [prompt] });
+      messages.push(prompt);
       await this.#persist(recorder, messages);
-      return await this.#loop(stopping, recorder, messages, 1, provider, model);
+      return await this.#loop(stopping, recorder, messages, 1, this.#options);
     } catch (error) {
       await recorder?.end("keep");
       this.#finish("error", error);
@@ -192,7 +185,6 @@ export class Run {
 
   /** Ends the run. It is not offered again. */
   abort(): void {
-    this.#isStopped = true;
     this.#recorder?.abort();
     this.#stopping?.abort(new RunError("aborted", "The run was stopped."));
   }
@@ -206,65 +198,44 @@ export class Run {
     this.#stopping?.abort(new RunError(CLOSED, "The run was closed."));
   }
 
-  async #continue(restored: RestoredRun): Promise<void> {
+  async #continue(restored: RestoredRun): Promise<ResumeEnd> {
     const stopping = this.#begin();
-    const asked = this.#clock.now();
-    const { checkpoint, provider, model } = restored;
     let recorder: RunRecorder;
-    let firstOutputAt: number | null = null;
     try {
-      recorder = await this.#parts.newRecorder(provider, model);
-      await recorder.begin({
-        baseMessageCount: checkpoint.baseMessageCount,
-        deltaMessages: restored.deltaMessages,
-        resumes: checkpoint,
-      });
+      recorder = await this.#parts.startRecorder(restored, startOf(restored));
     } catch (error) {
       this.#finish("interrupted", error);
       throw error;
     }
-    const onOutput = () => {
-      firstOutputAt ??= this.#clock.now();
-    };
-    const outcome = await this.#loop(stopping, recorder, [...restored.messages], restored.round, provider, model, onOutput);
-    this.#report({
-      type: "resume_ended",
-      chatId: this.#options.chatId,
-      phase: checkpoint.phase,
-      success: outcome === "completed",
-      outcome,
-      timeToResumeMs: firstOutputAt === null ? null : Math.max(0, firstOutputAt - asked),
-    });
-    const { error } = this.#state;
-    if (outcome === "error" && firstOutputAt === null && error) throw new RunError(error.code, error.message);
+    const outcome = await this.#loop(stopping, recorder, [...restored.messages], restored.round, restored);
+    const { outputAt } = recorder;
+    const { error } = this.getState();
+    if (outcome === "error" && outputAt === null && error) throw new RunError(error.code, error.message);
+    return { outcome, outputAt };
   }
 
   #begin(): AbortController {
     if (this.#stopping) throw new RunError("run_in_progress", "The run is active.");
-    this.#isStopped = false;
     this.#stopping = new AbortController();
     this.#set({ status: "running", error: null, text: "", thinking: "" });
     return this.#stopping;
   }
 
   async #loop(
-    stopping: AbortController, recorder: RunRecorder, messages: RunMessage[], firstRound: number, provider: string, model: string,
-    onOutput: () => void = () => undefined,
+    stopping: AbortController, recorder: RunRecorder, messages: RunMessage[], firstRound: number, asked: Asked,
   ): Promise<RunOutcome> {
     this.#recorder = recorder;
     // Stopped before there was a recorder to tell.
-    if (this.#isStopped) recorder.abort();
+    if (codeOf(stopping.signal.reason) === "aborted") recorder.abort();
     recorder.onLost = () => stopping.abort(lockLost());
-    let suspensions = recorder.suspensions;
     try {
       const roundsMax = firstRound + (this.#options.limits?.roundsMax ?? ROUNDS_MAX);
       for (let round = firstRound; ; round++) {
         if (round >= roundsMax) throw new RunError("limit_reached", `The run ended after ${roundsMax} rounds.`);
-        suspensions = recorder.suspensions;
         recorder.startRound(round);
         stopping.signal.throwIfAborted();
         this.#set({ messages: [...messages], phase: "streaming_llm", round, text: "", thinking: "" });
-        const answer = await this.#ask(recorder, messages, provider, model, stopping.signal, onOutput);
+        const answer = await this.#ask(recorder, messages, asked, stopping.signal);
         await recorder.responseReceived();
         stopping.signal.throwIfAborted();
         messages.push(answer);
@@ -281,24 +252,24 @@ export class Run {
         await this.#persist(recorder, messages);
       }
     } catch (error) {
-      return await this.#stopped(recorder, messages, error, recorder.suspensions > suspensions);
+      return await this.#stopped(recorder, messages, error);
     } finally {
       this.#recorder = null;
     }
   }
 
   /** What an error means: the user's stop, another tab, an interruption, or an end. */
-  async #stopped(
-    recorder: RunRecorder, messages: RunMessage[], error: unknown, wasSuspended: boolean,
-  ): Promise<RunOutcome> {
-    if (this.#isStopped) return this.#finish("aborted", null, await this.#endWithPartial(recorder, messages));
-    const isLost = error instanceof RunError && (error.code === "lock_lost" || error.code === CLOSED);
-    if (isLost || recorder.isResumeUnanswered) {
+  async #stopped(recorder: RunRecorder, messages: RunMessage[], error: unknown): Promise<RunOutcome> {
+    // First of all: the conversation and the checkpoint are another tab's by now, whatever ended the run here.
+    const isLost = !(await recorder.isOwner());
+    if (recorder.isAborted && !isLost) return this.#finish("aborted", null, await this.#endWithPartial(recorder, messages));
+    const isLeft = isLost || codeOf(error) === CLOSED;
+    if (isLeft || recorder.isResumeUnanswered) {
       await recorder.end("keep");
-      return this.#finish(isLost ? "interrupted" : "error", error, messages);
+      return this.#finish(isLeft ? "interrupted" : "error", isLost ? lockLost() : error, messages);
     }
     // The page slept, and what it waited for is gone: that is an interruption, not the run's end.
-    if (wasSuspended) {
+    if (recorder.wasSuspended) {
       await recorder.end("keep");
       this.#finish("interrupted", error, messages);
       await this.recovery.check();
@@ -309,7 +280,7 @@ export class Run {
 
   /** The part of an answer that was received stays in the conversation; the run is over. */
   async #endWithPartial(recorder: RunRecorder, messages: RunMessage[]): Promise<RunMessage[]> {
-    const { text } = this.#state;
+    const { text } = this.getState();
     const partial = text ? [{ role: "assistant", content: text }] : [];
     const all = withOpenCallsAnswered(messages).concat(partial);
     await this.#end(recorder, all);
@@ -320,12 +291,10 @@ export class Run {
     await recorder.end((await this.#persist(recorder, messages)) ? "clear" : "keep");
   }
 
-  async #ask(
-    recorder: RunRecorder, messages: RunMessage[], provider: string, model: string, stop: AbortSignal, onOutput: () => void,
-  ): Promise<RunMessage> {
-    const { stream, tools = {}, limits = {} } = this.#options;
-    const timeoutMs = limits.streamTimeoutMs ?? STREAM_TIMEOUT_MS;
-    const wakeTimeoutMs = Math.min(timeoutMs, limits.wakeTimeoutMs ?? WAKE_TIMEOUT_MS);
+  async #ask(recorder: RunRecorder, messages: RunMessage[], { provider, model }: Asked, stop: AbortSignal): Promise<RunMessage> {
+    const { stream, tools = {}, limits } = this.#options;
+    const timeoutMs = limits?.streamTimeoutMs ?? STREAM_TIMEOUT_MS;
+    const wakeTimeoutMs = Math.min(timeoutMs, limits?.wakeTimeoutMs ?? WAKE_TIMEOUT_MS);
     const { own: request, release } = follow(stop);
     const descriptions = Object.entries(tools).map(([name, tool]) => ({
       name, description: tool.description, parameters: tool.parameters ?? { type: "object", properties: {} },
@@ -340,7 +309,6 @@ export class Run {
         const next = await this.#within(() => parts.next(), timeoutMs, wakeTimeoutMs, stop, late, recorder);
         if (next.done) break;
         const part = next.value;
-        onOutput();
         if (part.type === "text") {
           text += part.text;
           recorder.text(part.text);
@@ -365,10 +333,11 @@ export class Run {
 
   async #runTools(recorder: RunRecorder, messages: RunMessage[], calls: ToolCall[], stop: AbortSignal): Promise<void> {
     const kindOf = (call: ToolCall) => this.#toolOf(call)?.kind ?? "read";
-    const changeAt = calls.findIndex((call) => kindOf(call) !== "read");
-    const reads = changeAt < 0 ? calls : calls.slice(0, changeAt);
+    const found = calls.findIndex((call) => kindOf(call) !== "read");
+    const changeAt = found < 0 ? calls.length : found;
+    const reads = calls.slice(0, changeAt);
     const change = calls[changeAt];
-    const behind = changeAt < 0 ? [] : calls.slice(changeAt + 1);
+    const behind = calls.slice(changeAt + 1);
     const add = async (results: RunMessage[]) => {
       messages.push(...results);
       await recorder.toolResults(results);
@@ -399,12 +368,11 @@ export class Run {
   async #runTool(
     recorder: RunRecorder, call: ToolCall, stop: AbortSignal, onState: ToolContext["onState"] = () => undefined,
   ): Promise<RunMessage> {
-    const { limits = {} } = this.#options;
     const tool = this.#toolOf(call);
     if (!tool) return resultOf(call, `Error: there is no tool ${call.name}.`);
-    const timeoutMs = tool.timeoutMs ?? limits.toolTimeoutMs ?? TOOL_TIMEOUT_MS;
+    const timeoutMs = tool.timeoutMs ?? this.#options.limits?.toolTimeoutMs ?? TOOL_TIMEOUT_MS;
     const { own: working, release } = follow(stop);
-    const before = recorder.suspensions;
+    const before = recorder.suspensionMark();
     const late = () => new RunError("tool_timeout", `${call.name} did not return within ${timeoutMs / 1000} s. Its outcome is unknown.`);
     try {
       const context: ToolContext = { callId: call.id, signal: working.signal, onState };
@@ -425,10 +393,10 @@ export class Run {
   #within<T>(
     work: () => T | Promise<T>, ms: number, wakeMs: number, stop: AbortSignal, late: () => Error, recorder: RunRecorder,
   ): Promise<T> {
-    let { suspensions } = recorder;
+    let before = recorder.suspensionMark();
     const extendMs = () => {
-      const hasSlept = recorder.suspensions > suspensions;
-      ({ suspensions } = recorder);
+      const hasSlept = recorder.suspensions > before;
+      before = recorder.suspensions;
       return hasSlept ? wakeMs : 0;
     };
     return within(this.#clock, ms, work, { late, extendMs, stop });
@@ -442,25 +410,20 @@ export class Run {
       return true;
     } catch (error) {
       // The checkpoint keeps the messages as deltas.
-      this.#warn("conversation_not_saved", messageOf(error));
+      this.#report.warn("conversation_not_saved", messageOf(error));
       return false;
     }
   }
 
-  #finish(outcome: RunOutcome, error: unknown, messages: RunMessage[] = [...this.#state.messages]): RunOutcome {
+  #finish(outcome: RunOutcome, error: unknown, messages: RunMessage[] = [...this.getState().messages]): RunOutcome {
     this.#stopping = null;
-    const shown = error ? { code: error instanceof RunError ? error.code : "stream_failed", message: messageOf(error) } : null;
+    const shown = error ? { code: codeOf(error) ?? "stream_failed", message: messageOf(error) } : null;
     this.#set({ status: outcome, phase: null, messages: [...messages], text: "", thinking: "", error: shown });
     return outcome;
   }
 
-  #warn(code: string, detail: string): void {
-    this.#report({ type: "warning", chatId: this.#options.chatId, code, detail });
-  }
-
   #set(changes: Partial<RunState>): void {
-    this.#state = { ...this.#state, ...changes };
-    for (const listener of this.#listeners) listener();
+    this.setState({ ...this.getState(), ...changes });
   }
 }
 

@@ -4,8 +4,10 @@
  * lost when the browser is killed. The newer valid copy counts.
  */
 import { checkpointKey, isMessage, parseCheckpoint, type Parsed, type Tombstone } from "./checkpoint.js";
+import { Database } from "./database.js";
 import { errorOf } from "./detect.js";
-import { CHECKPOINT_VERSION, messageOf, RunError, type Clock, type RunCheckpoint, type RunMessage, systemClock } from "./types.js";
+import { pause } from "./limit.js";
+import { CHECKPOINT_VERSION, type Clock, codeOf, messageOf, RunError, type RunCheckpoint, type RunMessage, systemClock } from "./types.js";
 
 export type StorageProblem =
   | "local_storage_unavailable"
@@ -43,7 +45,11 @@ export interface RunStorage {
    * store took it.
    */
   save(checkpoint: RunCheckpoint, fence?: Fence): Promise<void>;
-  clear(chatId: string, writeSeq: number): Promise<void>;
+  /**
+   * The run is over, and so is every checkpoint up to this position; a later one stays. Rejected with `lock_lost`
+   * when another tab owns the run.
+   */
+  clear(chatId: string, writeSeq: number, fence?: Fence): Promise<void>;
   /** Reads and replaces the lease of a chat; two tabs cannot do it at the same time. */
   updateLease(chatId: string, update: (lease: Lease | null) => Lease | null): Promise<Lease | null>;
   loadConversation(chatId: string): Promise<RunMessage[]>;
@@ -65,10 +71,8 @@ type Saved = Extract<Parsed, { kind: "checkpoint" | "cleared" }>;
 
 /** Of a longer answer localStorage, which has 5 MB for the whole site, gets the end; IndexedDB has all of it. */
 const LOCAL_ANSWER_CHARS = 128 * 1024;
-const OPEN_TIMEOUT_MS = 3_000;
 /** A clear is remembered for so long; a checkpoint that it must outrank is stale long before. */
 const TOMBSTONE_MS = 24 * 60 * 60 * 1000;
-const STORES = ["checkpoints", "leases", "conversations"] as const;
 
 export function browserStorage(options: BrowserStorageOptions = {}): RunStorage {
   return new BrowserStorage(options);
@@ -76,27 +80,24 @@ export function browserStorage(options: BrowserStorageOptions = {}): RunStorage 
 
 class BrowserStorage implements RunStorage {
   readonly #local: Storage | null;
-  readonly #factory: IDBFactory | null;
-  readonly #name: string;
   readonly #clock: Clock;
-  #database: IDBDatabase | null = null;
-  #opening: Promise<IDBDatabase | null> | null = null;
-  /** There is one, even if it cannot be opened now. */
-  #hasDatabase = false;
+  readonly #database: Database;
   readonly #listeners = new Set<(problem: StorageProblem, detail: string) => void>();
   readonly #reported = new Set<StorageProblem>();
 
   constructor(options: BrowserStorageOptions) {
     this.#clock = options.clock ?? systemClock;
-    this.#name = options.databaseName ?? "piton_run";
     this.#local = options.localStorage === undefined ? globalLocalStorage() : options.localStorage;
-    this.#factory = options.indexedDB === undefined ? (globalThis.indexedDB ?? null) : options.indexedDB;
+    const factory = options.indexedDB === undefined ? (globalThis.indexedDB ?? null) : options.indexedDB;
+    this.#database = new Database(factory, options.databaseName ?? "piton_run", this.#clock, (why) =>
+      why === null ? this.#reported.delete("indexed_db_unavailable") : this.#report("indexed_db_unavailable", why),
+    );
     if (!this.#local) this.#report("local_storage_unavailable");
-    if (!this.#factory) this.#report("indexed_db_unavailable");
+    if (!factory) this.#report("indexed_db_unavailable");
   }
 
   async load(chatId: string, forWriting?: "forWriting"): Promise<Loaded> {
-    const problems = new Set<StorageProblem>();
+    const problems: StorageProblem[] = [];
     const fromLocal = this.#readLocal(chatId);
     const fromDatabase = await this.#readDatabase(chatId, problems);
     const found: Saved[] = [];
@@ -107,37 +108,37 @@ class BrowserStorage implements RunStorage {
       if (raw === null || raw === undefined) continue;
       const parsed = parseCheckpoint(raw, chatId);
       if (parsed.kind === "damaged") {
-        problems.add("checkpoint_damaged");
+        problems.push("checkpoint_damaged");
         await setAside(String(raw));
         this.#report("checkpoint_damaged", parsed.why);
       } else if (parsed.kind === "newer") {
-        problems.add("checkpoint_newer");
+        problems.push("checkpoint_newer");
         if (forWriting) await setAside(String(raw));
       } else found.push(parsed);
     }
-    const position = (parsed: Saved) => (parsed.kind === "cleared" ? parsed.tombstone : parsed.checkpoint).writeSeq;
     // A clear outranks a checkpoint of the same position: it was written behind it.
-    found.sort((a, b) => position(b) - position(a) || (a.kind === "cleared" ? -1 : 1));
+    found.sort((a, b) => positionOf(b) - positionOf(a) || (a.kind === "cleared" ? -1 : 1));
     const newest = found[0];
+    // A clear that the database did not take is finished.
+    if (fromLocal && newest?.kind === "cleared") await this.clear(chatId, positionOf(newest)).catch(() => undefined);
     return {
       checkpoint: newest?.kind === "checkpoint" ? withWholeAnswer(newest.checkpoint, found[1]) : null,
-      problems: [...problems],
-      writeSeq: newest ? position(newest) : 0,
+      problems,
+      writeSeq: newest ? positionOf(newest) : 0,
     };
   }
 
-  save(checkpoint: RunCheckpoint, fence?: Fence): Promise<void> {
+  async save(checkpoint: RunCheckpoint, fence?: Fence): Promise<void> {
     const { chatId } = checkpoint;
-    // Looked at before anything is written: a tab that slept through its lease must not leave a newer copy behind.
-    const lease = fence ? this.#readLocalLease(chatId) : null;
-    if (fence && lease && lease.owner !== fence.owner) return Promise.reject(lockLost());
     const text = JSON.stringify(checkpoint);
     const from = checkpoint.accumulated.length - LOCAL_ANSWER_CHARS;
-    const isCut = from > 0 && this.#database !== null && !this.#reported.has("indexed_db_failed");
-    return this.#write(chatId, text, isCut ? JSON.stringify(cutAnswer(checkpoint, from)) : text, fence);
+    const isCut = from > 0 && this.#database.current !== null && !this.#reported.has("indexed_db_failed");
+    await this.#write(chatId, text, isCut ? JSON.stringify(cutAnswer(checkpoint, from)) : text, fence);
   }
 
-  async clear(chatId: string, writeSeq: number): Promise<void> {
+  async clear(chatId: string, writeSeq: number, fence?: Fence): Promise<void> {
+    const before = this.#readLocal(chatId);
+    if (positionOf(parseCheckpoint(before, chatId)) > writeSeq) return;
     const tombstone: Tombstone = {
       version: CHECKPOINT_VERSION,
       chatId,
@@ -146,21 +147,23 @@ class BrowserStorage implements RunStorage {
       savedAt: this.#clock.now(),
     };
     const text = JSON.stringify(tombstone);
-    const before = this.#readLocal(chatId);
+    // First a note in both, then the removal: killed between any two steps, no older copy counts again. A database
+    // that does not take the note may give its older copy later, so the other one stays.
+    let isSettled = !this.#database.factory;
     try {
-      // First a note in both, then the removal: killed between any two steps, no older copy counts again.
-      await this.#write(chatId, text, text);
-    } finally {
-      // Unless the next run has written already.
-      const left = this.#readLocal(chatId);
-      if (left === text || left === before) this.#removeLocal(checkpointKey(chatId));
+      if (await this.#write(chatId, text, text, fence, writeSeq)) isSettled = true;
+    } catch (error) {
+      // Where there is no database, the removal is enough.
+      if (!isSettled || codeOf(error) === "lock_lost") throw error;
     }
+    // Unless the next run has written already.
+    const left = this.#readLocal(chatId);
+    if (isSettled && (left === text || left === before)) this.#removeLocal(checkpointKey(chatId));
   }
 
   async updateLease(chatId: string, update: (lease: Lease | null) => Lease | null): Promise<Lease | null> {
-    const database = await this.#open();
-    if (!database) return this.#updateLocalLease(chatId, update);
-    return this.#transaction(database, ["leases"], "readwrite", (transaction, done) => {
+    if (!(await this.#database.open())) return this.#updateLocalLease(chatId, update);
+    return this.#database.transaction(["leases"], "readwrite", (transaction, done) => {
       const store = transaction.objectStore("leases");
       const reading = store.get(chatId);
       reading.onsuccess = () => {
@@ -175,24 +178,22 @@ class BrowserStorage implements RunStorage {
   }
 
   async loadConversation(chatId: string): Promise<RunMessage[]> {
-    const database = await this.#openForConversation();
-    const raw = database ? await this.#get(database, "conversations", chatId) : this.#getLocal(conversationKey(chatId));
+    const hasDatabase = await this.#hasConversations();
+    const raw = hasDatabase ? await this.#database.get("conversations", chatId) : this.#getLocal(conversationKey(chatId));
     const messages = parseMessages(raw);
     if (messages) return messages;
     // Kept under another key, so that nothing is lost and the chat can continue.
     this.#report("conversation_damaged", chatId);
-    if (database) await this.#moveAside("conversations", chatId, String(raw));
+    if (hasDatabase) await this.#moveAside("conversations", chatId, String(raw));
     else this.#setLocalAside(conversationKey(chatId), String(raw));
     return [];
   }
 
   async saveConversation(chatId: string, messages: RunMessage[]): Promise<void> {
     const text = JSON.stringify(messages);
-    const database = await this.#openForConversation();
-    if (database) {
-      await this.#transaction<void>(database, ["conversations"], "readwrite", (transaction, done) => {
+    if (await this.#hasConversations()) {
+      await this.#database.transaction<void>(["conversations"], "readwrite", (transaction) => {
         transaction.objectStore("conversations").put(text, chatId);
-        done();
       });
     } else if (!this.#writeLocal(conversationKey(chatId), text)) {
       throw new RunError("storage_failed", "No store took the conversation");
@@ -205,74 +206,69 @@ class BrowserStorage implements RunStorage {
     return () => this.#listeners.delete(listener);
   }
 
-  /** Writes to the database at once if it is open, so that a page that is being frozen still hands it over. */
-  #write(chatId: string, text: string, localText: string, fence?: Fence): Promise<void> {
+  /**
+   * Whether the database has it, too. With `writeSeq` only in the place of what is not later. The database is written
+   * to at once if it is open, so that a page that is being frozen still hands it over.
+   */
+  async #write(chatId: string, text: string, localText: string, fence?: Fence, writeSeq?: number): Promise<boolean> {
+    // Looked at before anything is written: a tab that slept through its lease must not leave a newer copy behind.
+    // With a database this copy of the lease may be missing, and the database decides.
+    const lease = fence && this.#readLocalLease(chatId);
+    if (fence && (lease || !this.#database.exists) && lease?.owner !== fence.owner) throw lockLost();
     const isInLocal = this.#writeLocal(checkpointKey(chatId), localText);
-    const into = (database: IDBDatabase) =>
-      this.#transaction<void>(database, ["checkpoints", "leases"], "readwrite", (transaction, done, fail) => {
+    try {
+      await this.#database.transaction<void>(["checkpoints", "leases"], "readwrite", (transaction, _, fail) => {
+        const checkpoints = transaction.objectStore("checkpoints");
         const put = () => {
-          transaction.objectStore("checkpoints").put(text, chatId);
-          done();
+          if (writeSeq === undefined) return void checkpoints.put(text, chatId);
+          const reading = checkpoints.get(chatId);
+          reading.onsuccess = () => {
+            if (positionOf(parseCheckpoint(reading.result, chatId)) <= writeSeq) checkpoints.put(text, chatId);
+          };
         };
         if (!fence) return put();
         const reading = transaction.objectStore("leases").get(chatId);
         reading.onsuccess = () => {
-          const lease = reading.result as Lease | undefined;
-          if (lease?.owner === fence.owner) put();
+          const held = reading.result as Lease | undefined;
+          if (held?.owner === fence.owner) put();
           else fail(lockLost());
         };
       });
-    const written = this.#database
-      ? into(this.#database)
-      : this.#open().then((database) => {
-          if (database) return into(database);
-          throw errorOf("storage_unavailable");
-        });
-    return written.then(
-      () => {
-        this.#reported.delete("indexed_db_failed");
-      },
-      (error: unknown) => {
-        if (error instanceof RunError && error.code === "lock_lost") {
-          if (this.#readLocal(chatId) === localText) this.#removeLocal(checkpointKey(chatId));
-          throw error;
-        }
-        if (this.#database || this.#factory) this.#report("indexed_db_failed", messageOf(error));
-        if (!isInLocal) throw new RunError("storage_failed", `No store took the checkpoint: ${messageOf(error)}`, { cause: error });
-      },
-    );
+      this.#reported.delete("indexed_db_failed");
+      return true;
+    } catch (error) {
+      if (codeOf(error) === "lock_lost") {
+        if (this.#readLocal(chatId) === localText) this.#removeLocal(checkpointKey(chatId));
+        throw error;
+      }
+      if (this.#database.factory) this.#report("indexed_db_failed", messageOf(error));
+      if (!isInLocal) throw new RunError("storage_failed", `No store took the checkpoint: ${messageOf(error)}`, { cause: error });
+      return false;
+    }
   }
 
-  async #readDatabase(chatId: string, problems: Set<StorageProblem>): Promise<unknown> {
-    const database = await this.#open();
-    if (!database) {
-      if (this.#hasDatabase) problems.add("indexed_db_failed");
+  async #readDatabase(chatId: string, problems: StorageProblem[]): Promise<unknown> {
+    if (!(await this.#database.open())) {
+      if (this.#database.exists) problems.push("indexed_db_failed");
       return null;
     }
     try {
-      void this.#pruneTombstones(database);
-      return await this.#get(database, "checkpoints", chatId);
+      void this.#pruneTombstones();
+      return await this.#database.get("checkpoints", chatId);
     } catch (error) {
-      problems.add("indexed_db_failed");
+      problems.push("indexed_db_failed");
       this.#report("indexed_db_failed", messageOf(error));
       return null;
     }
   }
 
-  #get(database: IDBDatabase, store: string, key: string): Promise<unknown> {
-    return this.#transaction(database, [store], "readonly", (transaction, done) => {
-      const reading = transaction.objectStore(store).get(key);
-      reading.onsuccess = () => done(reading.result);
-    });
-  }
-
-  async #pruneTombstones(database: IDBDatabase): Promise<void> {
+  async #pruneTombstones(): Promise<void> {
     const oldest = this.#clock.now() - TOMBSTONE_MS;
-    await this.#transaction<void>(database, ["checkpoints"], "readwrite", (transaction, done) => {
+    await this.#database.transaction<void>(["checkpoints"], "readwrite", (transaction) => {
       const cursor = transaction.objectStore("checkpoints").openCursor();
       cursor.onsuccess = () => {
         const at = cursor.result;
-        if (!at) return done();
+        if (!at) return;
         const parsed = parseCheckpoint(at.value, String(at.key));
         if (parsed.kind === "cleared" && parsed.tombstone.savedAt < oldest) at.delete();
         at.continue();
@@ -281,87 +277,10 @@ class BrowserStorage implements RunStorage {
   }
 
   /** A conversation is in one store: where the database has it, localStorage is no second place for it. */
-  async #openForConversation(): Promise<IDBDatabase | null> {
-    const database = await this.#open();
-    if (database || !this.#hasDatabase) return database;
-    throw errorOf("storage_unavailable");
-  }
-
-  #open(): Promise<IDBDatabase | null> {
-    if (this.#database) return Promise.resolve(this.#database);
-    this.#opening ??= this.#openOnce().finally(() => {
-      this.#opening = null;
-    });
-    return this.#opening;
-  }
-
-  #openOnce(): Promise<IDBDatabase | null> {
-    const factory = this.#factory;
-    if (!factory) return Promise.resolve(null);
-    return new Promise((resolve) => {
-      const give = (why: string) => {
-        this.#report("indexed_db_unavailable", why);
-        resolve(null);
-      };
-      const timer = this.#clock.setTimeout(() => {
-        this.#hasDatabase = true;
-        give("It did not open in time");
-      }, OPEN_TIMEOUT_MS);
-      try {
-        const request = factory.open(this.#name, 1);
-        request.onupgradeneeded = () => {
-          for (const store of STORES) request.result.createObjectStore(store);
-        };
-        request.onerror = () => {
-          this.#clock.clearTimeout(timer);
-          // Of a newer version of this package: there, but not readable.
-          this.#hasDatabase ||= request.error?.name === "VersionError";
-          give(messageOf(request.error));
-        };
-        request.onsuccess = () => {
-          this.#clock.clearTimeout(timer);
-          const database = request.result;
-          const forget = () => {
-            database.close();
-            if (this.#database === database) this.#database = null;
-          };
-          database.onversionchange = forget;
-          database.onclose = forget;
-          this.#database = database;
-          this.#hasDatabase = true;
-          this.#reported.delete("indexed_db_unavailable");
-          resolve(database);
-        };
-      } catch (error) {
-        this.#clock.clearTimeout(timer);
-        give(messageOf(error));
-      }
-    });
-  }
-
-  #transaction<T>(
-    database: IDBDatabase,
-    stores: string[],
-    mode: IDBTransactionMode,
-    run: (transaction: IDBTransaction, done: (result: T) => void, fail: (error: Error) => void) => void,
-  ): Promise<T> {
-    return new Promise((resolve, reject) => {
-      let result: T;
-      let failure: Error | null = null;
-      const transaction = database.transaction(stores, mode, { durability: "strict" });
-      transaction.oncomplete = () => resolve(result);
-      transaction.onabort = () => reject(failure ?? transaction.error ?? new Error("aborted"));
-      run(
-        transaction,
-        (value) => {
-          result = value;
-        },
-        (error) => {
-          failure = error;
-          transaction.abort();
-        },
-      );
-    });
+  async #hasConversations(): Promise<boolean> {
+    if (await this.#database.open()) return true;
+    if (this.#database.exists) throw errorOf("storage_unavailable");
+    return false;
   }
 
   #getLocal(key: string): string | null {
@@ -404,13 +323,11 @@ class BrowserStorage implements RunStorage {
   }
 
   async #moveAside(name: string, chatId: string, text: string): Promise<void> {
-    const database = await this.#open();
-    if (!database) return;
-    await this.#transaction<void>(database, [name], "readwrite", (transaction, done) => {
+    if (!(await this.#database.open())) return;
+    await this.#database.transaction<void>([name], "readwrite", (transaction) => {
       const store = transaction.objectStore(name);
       store.put(text, `${chatId}.aside`);
       store.delete(chatId);
-      done();
     });
   }
 
@@ -418,7 +335,7 @@ class BrowserStorage implements RunStorage {
   async #updateLocalLease(chatId: string, update: (lease: Lease | null) => Lease | null): Promise<Lease | null> {
     // Without any store two tabs could not know of each other.
     if (!this.#writeLocalLease(chatId, update(this.#readLocalLease(chatId)))) throw errorOf("storage_unavailable");
-    await new Promise<void>((resolve) => this.#clock.setTimeout(resolve, 100 + Math.random() * 100));
+    await pause(this.#clock, 100 + Math.random() * 100);
     return this.#readLocalLease(chatId);
   }
 
@@ -476,6 +393,12 @@ function parseMessages(raw: unknown): RunMessage[] | null {
   } catch {
     return null;
   }
+}
+
+/** Where a copy stands among the others; what cannot be read stands nowhere. */
+function positionOf(parsed: Parsed): number {
+  if (parsed.kind === "checkpoint") return parsed.checkpoint.writeSeq;
+  return parsed.kind === "cleared" ? parsed.tombstone.writeSeq : -1;
 }
 
 function leaseKey(chatId: string): string {

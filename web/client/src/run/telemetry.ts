@@ -3,7 +3,8 @@ import type { LoopPhase } from "./types.js";
 
 /** What happened to runs: interruptions, resumes, their success and their time, by phase. No contents. */
 export type RunTelemetryEvent =
-  | { type: "interrupted"; chatId: string; phase: LoopPhase; ageMs: number }
+  /** Once per page: a run that is not decided about is reported again, with its `runId`, when the page is loaded again. */
+  | { type: "interrupted"; chatId: string; phase: LoopPhase; ageMs: number; runId: string }
   | { type: "refused"; chatId: string; phase: LoopPhase | null; reason: RefusalReason }
   | { type: "dismissed"; chatId: string; phase: LoopPhase }
   /** `ageMs`: between the checkpoint and the user's decision. */
@@ -15,13 +16,21 @@ export type RunTelemetryEvent =
 
 export type RunTelemetry = (event: RunTelemetryEvent) => void;
 
-/** A listener that throws must not end a run. */
-export function safely(telemetry: RunTelemetry | undefined): RunTelemetry {
-  return (event) => {
+type WithoutChat<Event> = Event extends unknown ? Omit<Event, "chatId"> : never;
+
+export interface Report {
+  (event: WithoutChat<RunTelemetryEvent>): void;
+  warn(code: string, detail: string): void;
+}
+
+/** Reports what happens in a chat. A listener that throws must not end a run. */
+export function reporter(telemetry: RunTelemetry | undefined, chatId: string): Report {
+  const report = (event: WithoutChat<RunTelemetryEvent>) => {
     try {
-      telemetry?.(event);
+      telemetry?.({ ...event, chatId } as RunTelemetryEvent);
     } catch (error) {
       console.error(error);
     }
   };
+  return Object.assign(report, { warn: (code: string, detail: string) => report({ type: "warning", code, detail }) });
 }

@@ -88,6 +88,11 @@ export class RunError extends Error {
   }
 }
 
+/** The code of anything that was thrown, if it has one of ours. */
+export function codeOf(error: unknown): string | null {
+  return error instanceof RunError ? error.code : null;
+}
+
 /** The message of anything that was thrown. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);

@@ -1,7 +1,7 @@
 import { afterEach, expect, test, vi } from "vitest";
 
 import { instrument, type InstrumentOptions, type OwnLoop } from "../../src/run/instrument.js";
-import { type RunCheckpoint, type RunMessage, RunError } from "../../src/run/index.js";
+import { type RunCheckpoint, RunError, type RunMessage, type RunTelemetryEvent, tabLock } from "../../src/run/index.js";
 import { Browser, checkpoint, never, sandbox, until } from "./helpers.js";
 
 function options(browser: Browser, messages: RunMessage[]): InstrumentOptions {
@@ -100,14 +100,17 @@ test("an aborted one is marked at once", async () => {
 
 test("one that dies because the page slept is offered without a reload; one that just fails has ended", async () => {
   for (const hasSlept of [true, false]) {
-    const page = Object.assign(new EventTarget(), { visibilityState: "hidden" });
+    const page = Object.assign(new EventTarget(), { visibilityState: "visible" });
     vi.stubGlobal("document", page);
     vi.stubGlobal("window", new EventTarget());
     const browser = new Browser();
     const loop = instrument(({ recorder }: OwnLoop) => {
       recorder.startRound(1);
       recorder.text("Half");
-      if (hasSlept) page.dispatchEvent(new Event("visibilitychange"));
+      if (hasSlept) {
+        page.visibilityState = "hidden";
+        page.dispatchEvent(new Event("visibilitychange"));
+      }
       return Promise.reject(new Error("network error"));
     }, options(browser, []));
     await expect(loop.start()).rejects.toThrow("network error");
@@ -115,4 +118,88 @@ test("one that dies because the page slept is offered without a reload; one that
     expect(saved(browser)?.accumulated ?? null).toBe(hasSlept ? "Half" : null);
     expect(browser.locks.held.size).toBe(0);
   }
+});
+
+const calls: RunMessage = { role: "assistant", content: "I write", toolCalls: [{ id: "1", name: "write", arguments: {} }] };
+
+test.each(["an error", "Stop"])("a run that ends with %s: what it had said is in the conversation, and it is not offered", async (how) => {
+  const browser = new Browser();
+  const messages: RunMessage[] = [{ role: "user", content: "earlier" }];
+  const loop = instrument(async ({ recorder, signal }: OwnLoop, prompt?: string) => {
+    recorder.push({ role: "user", content: prompt ?? "" });
+    recorder.startRound(1);
+    await recorder.startTools(calls);
+    await recorder.toolResults([{ role: "tool", content: "written", toolCallId: "1" }]);
+    recorder.startRound(2);
+    recorder.text("Half");
+    if (how === "Stop") loop.abort();
+    signal.throwIfAborted();
+    throw new RunError("stream_cut", "cut");
+  }, options(browser, messages));
+  await expect(loop.start("go")).rejects.toMatchObject({ code: how === "Stop" ? "aborted" : "stream_cut" });
+  expect(messages.map((message) => message.content)).toEqual(["earlier", "go", "I write", "written", "Half"]);
+  expect(saved(browser)).toBeNull();
+  expect((await loop.recovery.check()).status).toBe("none");
+});
+
+test("a resumed run that fails behind its first word: all of it is kept, and the run that is over is not offered", async () => {
+  const browser = new Browser();
+  const messages: RunMessage[] = [{ role: "user", content: "go" }];
+  await browser.storage().save(checkpoint({ deltaMessages: [calls] }));
+  const events: RunTelemetryEvent[] = [];
+  const loop = instrument(({ recorder }: OwnLoop) => {
+    recorder.startRound(4);
+    recorder.text("I see tha");
+    return Promise.reject(new RunError("stream_cut", "cut"));
+  }, { ...options(browser, messages), telemetry: (event) => events.push(event) });
+  await loop.recovery.check();
+  await expect(loop.recovery.resume()).rejects.toMatchObject({ code: "stream_cut" });
+  expect(messages.map((message) => message.role)).toEqual(["user", "assistant", "tool", "user", "assistant"]);
+  expect(messages[3]?.content).toContain("[SESSION_RESUMED]");
+  expect(messages[4]?.content).toBe("I see tha");
+  expect(loop.recovery.getState().status).toBe("resumed");
+  expect((await loop.recovery.check()).status).toBe("none");
+  expect(events.filter(({ type }) => type.startsWith("resume_"))).toMatchObject([{ type: "resume_ended", success: false, outcome: "error" }]);
+});
+
+test("a run whose conversation cannot be saved at its end keeps its checkpoint", async () => {
+  const browser = new Browser();
+  const loop = instrument(({ recorder }: OwnLoop) => {
+    recorder.startRound(1);
+    recorder.text("Half");
+    return Promise.reject(new Error("cut"));
+  }, { ...options(browser, []), conversation: { load: () => [], save: () => Promise.reject(new Error("full")) } });
+  await expect(loop.start()).rejects.toThrow("cut");
+  expect(saved(browser)?.accumulated).toBe("Half");
+});
+
+test("a resumed run that ends reports it, with the time since the user's decision", async () => {
+  const browser = new Browser();
+  await browser.storage().save(checkpoint({ phase: "streaming_llm" }));
+  const events: RunTelemetryEvent[] = [];
+  const loop = instrument(({ recorder }: OwnLoop) => {
+    recorder.startRound(3);
+    browser.clock.time += 1_000;
+    recorder.text("Done.");
+    return Promise.resolve();
+  }, { ...options(browser, [{ role: "user", content: "go" }]), telemetry: (event) => events.push(event) });
+  await loop.recovery.check();
+  await loop.recovery.resume();
+  expect(events.at(-1)).toMatchObject({ type: "resume_ended", success: true, outcome: "completed", timeToResumeMs: 1_000 });
+});
+
+test("the steps of a loop say that another tab has the run, before it saves or runs anything", async () => {
+  const browser = new Browser();
+  const storage = browser.storage();
+  const lock = tabLock({ storage, clock: browser.clock, locks: null, localStorage: browser.local, heldHere: new Map() });
+  const messages: RunMessage[] = [];
+  const loop = instrument(async ({ recorder, messages: all }: OwnLoop) => {
+    recorder.startRound(1);
+    recorder.text("Mine");
+    await storage.updateLease("chat", () => ({ owner: "other", epoch: 9 }));
+    await recorder.responseReceived();
+    messages.push(...all, { role: "assistant", content: "Mine" });
+  }, { ...options(browser, messages), storage, lock });
+  await expect(loop.start()).rejects.toMatchObject({ code: "lock_lost" });
+  expect(messages).toEqual([]);
 });

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 
 import { PitonClient } from "../../src/index.js";
+import { contentOf } from "../../src/run/banner.js";
 import { joinJob, pitonSandbox, recordJob, statOf } from "../../src/run/piton.js";
 import { FakeEnvironment, problem, settle } from "../fakes.js";
 import { Browser, checkpoint, say, testRun } from "./helpers.js";
@@ -104,4 +105,26 @@ test("a server does not take over a chat with an interrupted run: nothing of it 
 
 test("a workspace of a session stays: a run in it does not become too old", () => {
   expect(pitonSandbox({ token: "t", sessionId: "s" }).isPersistent).toBe(true);
+});
+
+test("a job whose session never begins can be dismissed: the chat is free again", async () => {
+  const { run } = await jobOf([]);
+  expect(contentOf(run.getState().recovery)).toMatchObject({ sentence: "The run continues on the server.", buttons: [{ act: "dismiss" }] });
+  await run.recovery.dismiss();
+  expect(run.getState().recovery).toMatchObject({ status: "none", reason: "no_checkpoint" });
+  expect(await run.send("go")).toBe("completed");
+});
+
+test("the end of a job frees the chat of that job alone", async () => {
+  const { environment, client, browser, run } = await jobOf([new TypeError("offline"), new TypeError("offline"), new TypeError("offline")]);
+  const job = joinJob(client, run.recovery);
+  // In another tab: dismissed, and given to another session.
+  await testRun(browser, () => []).run.recovery.dismiss();
+  await recordJob({ chatId: "chat", jobId: "ses_2", storage: browser.storage(), lock: browser.locks.tab() });
+  let isEnded = false;
+  job?.ended.catch(() => (isEnded = true));
+  for (let minutes = 0; !isEnded && minutes < 10; minutes++) await environment.advance(60_000);
+  expect(isEnded).toBe(true);
+  expect((await browser.storage().load("chat")).checkpoint?.jobId).toBe("ses_2");
+  expect(run.getState().recovery).toMatchObject({ status: "job", jobId: "ses_2" });
 });

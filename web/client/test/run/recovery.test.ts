@@ -4,7 +4,8 @@ import { describe, expect, test } from "vitest";
 import { contentOf as bannerContent } from "../../src/run/banner.js";
 import { instrument } from "../../src/run/instrument.js";
 import { type Conversation, type RunCheckpoint, type RunMessage, RunRecorder, tabLock } from "../../src/run/index.js";
-import { Browser, call, checkpoint, never, sandbox, say, testRun, until } from "./helpers.js";
+import { recordJob } from "../../src/run/piton.js";
+import { Browser, call, checkpoint, never, sandbox, say, testRun, TRUTH, until } from "./helpers.js";
 
 const user = (content: string): RunMessage => ({ role: "user", content });
 const assistant = (content: string): RunMessage => ({ role: "assistant", content });
@@ -285,4 +286,65 @@ test("a prompt and a result of 5 MB: localStorage cannot hold them, and nothing 
   expect(await run.recovery.resume()).toMatchObject({ status: "resumed" });
   expect(requests[0]?.messages.map((message) => message.content.length).slice(0, 3)).toEqual([large.length + 1, 0, large.length]);
   expect(left.local.getItem("run_checkpoint_chat")).toBeNull();
+});
+
+test("the time to resume counts from the user's decision: the comparison with the workspace is a part of it", async () => {
+  const { browser, conversation } = await interrupted({});
+  const truth = () => {
+    browser.clock.time += 9_000;
+    return Promise.resolve(TRUTH);
+  };
+  const { run, events } = testRun(browser, () => [say("done")], { conversation, sandbox: sandbox({ truth }) });
+  await run.open();
+  await run.recovery.resume();
+  expect(events.at(-1)).toMatchObject({ type: "resume_ended", timeToResumeMs: 9_000 });
+});
+
+describe("while a resume compares with the workspace", () => {
+  /** A resume that waits for the workspace, and what lets it continue. */
+  async function comparing(script: Parameters<typeof testRun>[1]) {
+    const { browser, conversation, messages } = await interrupted({ accumulated: "Half" });
+    let give: (truth: typeof TRUTH) => void = () => undefined;
+    const page = testRun(browser, script, { conversation, sandbox: sandbox({ truth: () => new Promise((resolve) => (give = resolve)) }) });
+    await page.run.open();
+    const resumed = page.run.recovery.resume();
+    await until(() => page.run.getState().recovery.status === "resuming");
+    await new Promise((resolve) => setTimeout(resolve, 10));
+    return { ...page, messages, resume: () => (give(TRUTH), resumed) };
+  }
+
+  test.each(["is active", "has ended"])("another run that was begun meanwhile and %s is left alone, and the old one is not offered", async (how) => {
+    let end: () => void = () => undefined;
+    const { run, requests, events, resume } = await comparing(async function* () {
+      yield say("other");
+      if (how === "is active") await new Promise<void>((resolve) => (end = resolve));
+    });
+    const sent = run.send("something else");
+    await until(() => (how === "is active" ? run.getState().text === "other" : run.getState().status === "completed"));
+    expect((await resume()).status).toBe("none");
+    expect(bannerContent(run.getState().recovery)).toBeNull();
+    end();
+    expect(await sent).toBe("completed");
+    expect(run.getState()).toMatchObject({ status: "completed", error: null });
+    expect(requests).toHaveLength(1);
+    expect(events.filter((event) => event.type === "resumed" || event.type === "resume_failed")).toEqual([]);
+  });
+
+  test("a run that was dismissed meanwhile is not offered again", async () => {
+    const { run, requests, messages, resume } = await comparing(() => [say("x")]);
+    await run.recovery.dismiss();
+    expect(await resume()).toMatchObject({ status: "none", reason: "no_checkpoint" });
+    expect(requests).toEqual([]);
+    expect(messages).toEqual([user("go"), assistant("Half")]);
+  });
+});
+
+test("a resume finds that a server owns the chat by now, and leaves it that", async () => {
+  const { browser, conversation } = await interrupted({});
+  const { run, requests } = testRun(browser, () => [say("x")], { conversation });
+  await run.open();
+  await testRun(browser, () => [], { conversation }).run.recovery.dismiss();
+  await recordJob({ chatId: "chat", jobId: "ses_1", storage: browser.storage(), lock: browser.locks.tab() });
+  expect(await run.recovery.resume()).toMatchObject({ status: "job", jobId: "ses_1" });
+  expect(requests).toEqual([]);
 });

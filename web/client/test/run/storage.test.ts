@@ -1,7 +1,7 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 
-import { detectInterruptedRun, type RunCheckpoint, type RunError, type StorageProblem } from "../../src/run/index.js";
-import { Browser, checkpoint, say, testRun, TestStorage } from "./helpers.js";
+import { detectInterruptedRun, type RunCheckpoint, type RunError, type RunMessage, type StorageProblem } from "../../src/run/index.js";
+import { Browser, call, checkpoint, say, testRun, TestStorage } from "./helpers.js";
 
 const KEY = "run_checkpoint_chat";
 
@@ -261,4 +261,55 @@ test("an answer of 5 MB: localStorage gets its end, IndexedDB has all of it, and
   expect(cut).toMatch(/^\[\d+ characters of this answer were not saved\.\]\n/);
   expect(answer.endsWith(cut.slice(cut.indexOf("\n") + 1))).toBe(true);
   expect(problems).toEqual([]);
+});
+
+describe("a clear that IndexedDB does not take", () => {
+  /** From now on its writes fail, as those of a full disk do. */
+  async function refuseWrites(browser: Browser) {
+    const database = await new Promise<IDBDatabase>((resolve) => {
+      const request = browser.factory.open("piton_run", 1);
+      request.onsuccess = () => resolve(request.result);
+    });
+    const prototype = Object.getPrototypeOf(database.transaction("checkpoints").objectStore("checkpoints")) as IDBObjectStore;
+    database.close();
+    return vi.spyOn(prototype, "put").mockImplementation(function (this: IDBObjectStore) {
+      const request = this.get("");
+      this.transaction.abort();
+      return request;
+    });
+  }
+
+  test("leaves its note, so that the older checkpoint is not offered; the next load finishes it", async () => {
+    const browser = new Browser();
+    await browser.storage().save(checkpoint({ writeSeq: 4 }));
+    const refused = await refuseWrites(browser);
+    await browser.storage().clear("chat", 5);
+    expect(browser.local.getItem("run_checkpoint_chat")).toContain('"cleared":true');
+    expect((await browser.storage().load("chat")).checkpoint).toBeNull();
+    refused.mockRestore();
+    expect((await browser.storage().load("chat")).checkpoint).toBeNull();
+    expect(browser.local.getItem("run_checkpoint_chat")).toBeNull();
+    expect(await browser.storage().load("chat")).toMatchObject({ checkpoint: null, writeSeq: 5 });
+  });
+
+  test("at the end of a run: it is not offered again", async () => {
+    const browser = new Browser();
+    const messages: RunMessage[] = [];
+    const conversation = { load: () => messages, save: (all: RunMessage[]) => void messages.splice(0, messages.length, ...all) };
+    let refused: { mockRestore(): void } | undefined;
+    const { run } = testRun(browser, (_, round) => (round === 1 ? [call("write", {})] : [say("Done.")]), {
+      conversation,
+      tools: {
+        write: {
+          description: "", kind: "change",
+          run: async () => {
+            refused = await refuseWrites(browser);
+          },
+        },
+      },
+    });
+    expect(await run.send("go")).toBe("completed");
+    refused?.mockRestore();
+    expect((await testRun(browser, () => [], { conversation }).run.open()).status).toBe("none");
+  });
 });
