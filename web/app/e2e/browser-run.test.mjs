@@ -48,6 +48,28 @@ test("demo of a run that the server owns: the page is closed, and joins the sess
   noErrors(again);
 });
 
+test("demo of a run on the server that cannot begin: refused, the chat is free; without an answer, it can be dismissed", async ({ pages }) => {
+  const page = await pages.open("demo/browser-run");
+  const start = page.getByRole("button", { name: "Start" });
+  const toServer = page.getByRole("button", { name: "Run on the server" });
+  const problem = { type: "about:blank", title: "Refused", status: 409, code: "session_closed", detail: "not now", hint: "" };
+  await page.route("**/api/v1/sessions/*/messages", (route) => route.fulfill({ status: 409, contentType: "application/problem+json", body: JSON.stringify(problem) }));
+  await toServer.click();
+  await page.getByRole("alert").getByText("Refused").waitFor({ timeout: 20_000 });
+  assert.ok(await start.isEnabled(), "free");
+  assert.equal(await page.locator("piton-resume-banner").isVisible(), false);
+  await page.unroute("**/api/v1/sessions/*/messages");
+  await page.route("**/api/v1/sessions/*/messages", (route) => route.abort());
+  await toServer.click();
+  const dismiss = page.getByRole("button", { name: "Dismiss" });
+  await page.reload();
+  await dismiss.waitFor({ timeout: 20_000 });
+  assert.ok(await start.isDisabled(), "it is not known that nothing runs");
+  await dismiss.click();
+  await start.and(page.locator(":enabled")).waitFor();
+  noErrors(page);
+});
+
 test("a run that the server owns is joined, not resumed", async ({ server }) => {
   const sessionId = await server.session();
   const client = new PitonClient({ address: server.address, token: server.token });

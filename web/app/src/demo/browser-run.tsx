@@ -1,6 +1,7 @@
 // /demo/browser-run: a loop that runs in this page, with the workspace of a Piton session as its sandbox.
 import { type HTMLAttributes, render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { ProblemError } from "piton-client";
 import { browserStorage, createRun, type Run, type RunMessage, tabLock } from "piton-client/run";
 import { defineResumeBanner, type ResumeBannerElement } from "piton-client/run/banner";
 import { type JoinedJob, joinJob, pitonSandbox, recordJob } from "piton-client/run/piton";
@@ -57,7 +58,14 @@ async function runOnServer(run: Run): Promise<void> {
   if (run.recovery.getState().status === "offered") await run.recovery.dismiss();
   const { session_id: jobId } = await client.call("post", "/api/v1/sessions", { body: { title: "Browser run demo on the server", agent_profile_id: "echo" } });
   await recordJob({ chatId: CHAT, jobId, storage, lock });
-  await client.call("post", "/api/v1/sessions/{session_id}/messages", { path: { session_id: jobId }, body: { content: "stream 60 100" } });
+  try {
+    await client.call("post", "/api/v1/sessions/{session_id}/messages", { path: { session_id: jobId }, body: { content: "stream 60 100" } });
+  } catch (cause) {
+    // The server refused: no run of its owns the chat. Whether a request that got no answer arrived is not known, so the
+    // session keeps the chat, and the banner has Dismiss.
+    if (cause instanceof ProblemError) await run.recovery.dismiss();
+    throw cause;
+  }
 }
 
 /** The session that does the work, live; it stays on the page when it has ended. */

@@ -1,5 +1,4 @@
 // The same page in Firefox, where it is installed: a tab that closes, a killed browser, two tabs, damaged and full storage.
-// WebKit is not driven here.
 import assert from "node:assert/strict";
 import { after, before, test as anyTest } from "node:test";
 
@@ -8,7 +7,6 @@ import { TestServer, words, WORDS } from "./server.mjs";
 
 const isInstalled = firefoxPath() !== null;
 if (!isInstalled) console.log("# Firefox is left out: it is not installed (apt-get install firefox-esr, or name it in FIREFOX).");
-console.log("# WebKit is left out: these tests drive Chromium and Firefox.");
 const test = (name, run) => anyTest(`Firefox: ${name}`, { timeout: 60_000, skip: !isInstalled }, run);
 
 let server;

@@ -157,6 +157,30 @@ test("a page whose stream died while it was hidden offers Resume without a reloa
   await opened.page.close();
 });
 
+test("a page that is hidden in one round, and whose connection dies in the next: offered without a reload, nothing lost", async () => {
+  Object.assign(server, { wordMs: 2, stopAtWord: 30, isHeld: true });
+  const { chat, page } = await begin("read, then stream");
+  await waitFor(page, () => run.getState().text === "I read first. ");
+  const other = await profile.browser.newPage();
+  await other.bringToFront();
+  await waitFor(page, () => document.visibilityState === "hidden");
+  server.isHeld = false;
+  // No event of the page tells of this round: it is hidden, and stays so.
+  await waitFor(page, () => run.getState().round === 2 && run.getState().text.endsWith("w29 "));
+  server.http.closeAllConnections();
+  await waitFor(page, () => run.getState().status !== "running");
+  assert.deepEqual(await page.evaluate(() => [document.visibilityState, run.getState().status, run.getState().recovery.status]), ["hidden", "interrupted", "offered"]);
+  server.stopAtWord = Infinity;
+  await page.bringToFront();
+  await other.close();
+  await press(page, "Resume");
+  await waitFor(page, () => run.getState().status === "completed");
+  const summary = server.chat(chat).requests.at(-1).messages.at(-1).content;
+  assert.ok(summary.includes(`> ${words(0, 30)}\n`), summary);
+  assert.equal((await page.evaluate(() => run.getState().messages)).at(-1).content, words(30, WORDS));
+  await page.close();
+});
+
 async function until(isSo) {
   const end = Date.now() + 20_000;
   while (!(await isSo())) {

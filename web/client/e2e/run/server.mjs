@@ -31,6 +31,8 @@ export class TestServer {
   isProviderDown = false;
   isSandboxGone = false;
   isTruthDown = false;
+  /** The first round of `read, then stream` does not end while this is set. */
+  isHeld = false;
   /** How long a tool's answer is held back after its effect. */
   holdMs = 0;
 
@@ -150,7 +152,12 @@ export class TestServer {
     const last = messages.at(-1);
     const summary = last.role === "user" && last.content.startsWith("[SESSION_RESUMED]") ? last.content : null;
 
-    if (script === "stream") {
+    if (script === "read, then stream" && messages.length === 1) {
+      send({ content: "I read first. " });
+      while (this.isHeld && !response.destroyed) await pause(10);
+      return call("read", { path: "notes.txt" });
+    }
+    if (script === "stream" || script === "read, then stream") {
       const partial = summary ? /w(\d+) *\n(?!>)/.exec(summary.replace(/(\n> [^\n]*?)\s*\n/, "$1\n")) : null;
       const from = summary ? (partial ? Number(partial[1]) + 1 : 0) : 0;
       chat.sent = [];
