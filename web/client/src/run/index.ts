@@ -1,5 +1,5 @@
 /** Browser runs: an agent loop in a page that survives a locked phone. */
-export { activeKey, checkpointKey, parseCheckpoint } from "./checkpoint.js";
+export { activeKey, checkpointKey } from "./checkpoint.js";
 export { type Detection, detectInterruptedRun, type DetectOptions, type RefusalReason } from "./detect.js";
 export { type HeldLock, type LockOwner, tabLock, type TabLock, type TabLockOptions } from "./lock.js";
 export { type CoderState, RunRecorder, type RecorderOptions, type RecorderStart } from "./recorder.js";

@@ -150,7 +150,7 @@ class LeaseLock implements TabLock {
     if (seen && (await this.#isAlive(chatId, seen.owner))) return null;
     const owner = newId();
     const taken = await this.#storage.updateLease(chatId, (lease) =>
-      lease?.owner === seen?.owner ? { owner, epoch: (lease?.epoch ?? 0) + 1 } : lease,
+      lease?.owner === seen?.owner ? { owner } : lease,
     );
     if (taken?.owner !== owner) return null;
     this.#mine.set(chatId, owner);

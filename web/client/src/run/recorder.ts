@@ -63,6 +63,8 @@ export class RunRecorder {
   readonly #flushEveryMs: number;
   readonly #warnBytes: number;
   #held: HeldLock | null = null;
+  /** From `begin` until the end, or until another tab has taken the run over. */
+  #isOwner = false;
   #writeSeq = 0;
   #round = 0;
   #phase: LoopPhase = "streaming_llm";
@@ -109,9 +111,9 @@ export class RunRecorder {
       this.#writeSeq = loaded.writeSeq;
     } catch (error) {
       await this.#held.release();
-      this.#held = null;
       throw error;
     }
+    this.#isOwner = true;
     this.#baseMessageCount = start.baseMessageCount;
     this.#delta = [...start.deltaMessages];
     this.#jobId = start.jobId ?? null;
@@ -146,7 +148,7 @@ export class RunRecorder {
   async isOwner(): Promise<boolean> {
     // Only a write is checked against the lease.
     if (this.#held?.fence) await this.#save();
-    return this.#held !== null;
+    return this.#isOwner;
   }
 
   /** Before the model is asked. */
@@ -259,8 +261,8 @@ export class RunRecorder {
     } catch (error) {
       this.#report.warn("not_cleared", messageOf(error));
     } finally {
+      this.#isOwner = false;
       await this.#held?.release();
-      this.#held = null;
     }
   }
 
@@ -296,15 +298,15 @@ export class RunRecorder {
   }
 
   async #save(): Promise<void> {
-    if (this.isResumeUnanswered || !this.#held) return;
+    if (this.isResumeUnanswered || !this.#isOwner) return;
     this.#isDirty = false;
     this.#writeSeq += 1;
     this.#lastSaveAt = this.#clock.now();
     try {
-      await this.#options.storage.save(this.checkpoint(), this.#held.fence);
+      await this.#options.storage.save(this.checkpoint(), this.#held?.fence);
     } catch (error) {
       if (codeOf(error) === "lock_lost") {
-        this.#held = null;
+        this.#isOwner = false;
         this.onLost?.();
       } else this.#report.warn("not_saved", messageOf(error));
     }
@@ -312,7 +314,7 @@ export class RunRecorder {
 
   async #saveOwned(): Promise<void> {
     await this.#save();
-    if (!this.#held) throw lockLost();
+    if (!this.#isOwner) throw lockLost();
   }
 
   /** Timers of hidden pages are held back, so the pieces themselves look at the clock, too. */

@@ -32,8 +32,8 @@ export interface Fence {
 }
 
 export interface Lease {
+  /** Of one page, for one run: it is never used again. */
   owner: string;
-  epoch: number;
 }
 
 export interface RunStorage {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 
-import { openCalls, trimMessages, withOpenCallsAnswered } from "../../src/run/checkpoint.js";
-import { activeKey, checkpointKey, parseCheckpoint, type RunMessage } from "../../src/run/index.js";
+import { openCalls, parseCheckpoint, trimMessages, withOpenCallsAnswered } from "../../src/run/checkpoint.js";
+import { activeKey, checkpointKey, type RunMessage } from "../../src/run/index.js";
 import { checkpoint } from "./helpers.js";
 
 test("the keys are named after the chat", () => {

@@ -196,7 +196,7 @@ test("the steps of a loop say that another tab has the run, before it saves or r
   const loop = instrument(async ({ recorder, messages: all }: OwnLoop) => {
     recorder.startRound(1);
     recorder.text("Mine");
-    await storage.updateLease("chat", () => ({ owner: "other", epoch: 9 }));
+    await storage.updateLease("chat", () => ({ owner: "other" }));
     await recorder.responseReceived();
     messages.push(...all, { role: "assistant", content: "Mine" });
   }, { ...options(browser, messages), storage, lock });

@@ -44,7 +44,7 @@ test("a crashed tab frees it; one that only slept is refused by the store when i
   const { tab } = tabs();
   const asleep = tab();
   // No page answers for it: it has crashed, or sleeps.
-  await asleep.storage.updateLease("chat", () => ({ owner: "asleep", epoch: 1 }));
+  await asleep.storage.updateLease("chat", () => ({ owner: "asleep" }));
   const other = tab();
   const held = await other.lock.acquire("chat");
   expect(held).not.toBeNull();

@@ -198,7 +198,7 @@ test("a loop of one's own that lost its lease runs no tool", async () => {
   const loop = instrument(async ({ recorder }) => {
     recorder.startRound(1);
     // Another tab took the run over while this one slept.
-    await storage.updateLease("chat", () => ({ owner: "other", epoch: 9 }));
+    await storage.updateLease("chat", () => ({ owner: "other" }));
     await recorder.startTools(looks);
     ran += 1;
   }, { chatId: "chat", provider: "p", model: "m", sandbox: sandbox(), storage, lock, clock: browser.clock, conversation: { load: () => [], save: () => undefined } });

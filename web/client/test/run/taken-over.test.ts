@@ -11,7 +11,7 @@ function asleep(browser: Browser) {
   const release = async () => void (await storage.updateLease("chat", (lease) => (lease?.owner === "slept" ? null : lease)));
   const lock = {
     acquire: async () => {
-      await storage.updateLease("chat", (lease) => ({ owner: "slept", epoch: (lease?.epoch ?? 0) + 1 }));
+      await storage.updateLease("chat", () => ({ owner: "slept" }));
       return { owner: "slept", fence: { owner: "slept" }, release };
     },
     ownerOf: () => Promise.resolve(null),
@@ -94,7 +94,7 @@ test("Stop in a loop of one's own that slept: the same", async () => {
   const ended = loop.start();
   await until(async () => (await browser.storage().load("chat")).checkpoint !== null);
   const { storage } = awake(browser);
-  await storage.updateLease("chat", () => ({ owner: "other", epoch: 2 }));
+  await storage.updateLease("chat", () => ({ owner: "other" }));
   await storage.save(checkpoint({ writeSeq: 50, accumulated: "of the other tab" }), { owner: "other" });
   loop.abort();
   await expect(ended).rejects.toMatchObject({ code: "lock_lost" });
@@ -114,10 +114,26 @@ test.each([true, false])("a clear removes no later checkpoint, and none of anoth
     await storage.clear("chat", 6);
     expect((await storage.load("chat")).checkpoint?.writeSeq).toBe(7);
   }
-  await storage.updateLease("chat", () => ({ owner: "other", epoch: 1 }));
+  await storage.updateLease("chat", () => ({ owner: "other" }));
   await expect(storage.clear("chat", 8, { owner: "slept" })).rejects.toMatchObject({ code: "lock_lost" });
   // The other tab has ended, too: nobody has a lease, and least of all this tab.
   await storage.updateLease("chat", () => null);
   await expect(storage.clear("chat", 8, { owner: "slept" })).rejects.toMatchObject({ code: "lock_lost" });
   expect((await storage.load("chat")).checkpoint?.writeSeq).toBe(7);
+});
+
+test("a tab that lost its lease is no owner any more: it can begin a run when the other tab has ended", async () => {
+  const browser = new Browser();
+  const tab = awake(browser);
+  const { run } = testRun(browser, async function* ({ signal }, round) {
+    yield say("Half");
+    if (round === 1) await never(signal);
+  }, tab);
+  const ended = run.send("go");
+  await until(async () => (await browser.storage().load("chat")).checkpoint?.accumulated === "Half");
+  await tab.storage.updateLease("chat", () => ({ owner: "other" }));
+  run.abort();
+  expect(await ended).toBe("interrupted");
+  await tab.storage.updateLease("chat", () => null);
+  expect(await run.send("again")).toBe("completed");
 });
