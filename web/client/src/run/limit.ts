@@ -16,7 +16,7 @@ export async function within<T>(clock: Clock, ms: number, work: () => T | Promis
   const { stop, late = () => new RunError("timeout", `no answer within ${ms / 1000} s`) } = limit;
   stop?.throwIfAborted();
   let timer: unknown;
-  const ended = new AbortController();
+  let onAbort: () => void = () => undefined;
   const over = new Promise<never>((_, reject) => {
     const arm = (waitMs: number) => {
       timer = clock.setTimeout(() => {
@@ -26,13 +26,14 @@ export async function within<T>(clock: Clock, ms: number, work: () => T | Promis
       }, waitMs);
     };
     arm(ms);
-    stop?.addEventListener("abort", () => reject(stop.reason), { signal: ended.signal });
+    onAbort = () => reject(stop?.reason);
+    stop?.addEventListener("abort", onAbort);
   });
   try {
     return await Promise.race([Promise.resolve().then(work), over]);
   } finally {
     clock.clearTimeout(timer);
-    ended.abort();
+    stop?.removeEventListener("abort", onAbort);
   }
 }
 
