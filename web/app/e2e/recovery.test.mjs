@@ -23,6 +23,48 @@ test("server killed and restarted during a turn: no reload, no duplicate, no gap
   noErrors(page);
 });
 
+test("a session opened while the server is away: reconnecting, and it loads by itself", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "echo" });
+  await server.prompt(id, "say already there");
+  await server.until(id, (status) => status.status === "idle" && status.last_outcome === "completed");
+  const page = await pages.open("#/");
+  await page.getByLabel("Search sessions").waitFor();
+  await server.kill();
+  try {
+    await page.evaluate((hash) => { location.hash = hash; }, session(id));
+    await card(page, "reconnecting").locator("visible=true").waitFor({ timeout: 10_000 });
+    assert.equal(await card(page, "load-failed").count(), 0);
+  } finally {
+    await server.start();
+  }
+  await page.locator('.message[data-role="agent"]', { hasText: "already there" }).waitFor({ timeout: 40_000 });
+  await page.locator(".composer textarea").waitFor();
+  await card(page, "reconnecting").waitFor({ state: "detached" });
+  noErrors(page);
+});
+
+test("reloaded while the server is away: the shell, reconnecting, and the session by itself", async ({ server, front, pages }) => {
+  const id = await server.session({ agent_profile_id: "echo" });
+  await server.prompt(id, "say before the reload");
+  await server.until(id, (status) => status.status === "idle" && status.last_outcome === "completed");
+  const page = await pages.open(session(id), { context: await pages.context({ serviceWorkers: "allow" }) });
+  await page.locator(".composer textarea").waitFor();
+  await page.evaluate(() => navigator.serviceWorker.ready);
+  // The worker takes the page's files into its cache when it is asked for them.
+  await page.reload();
+  await page.locator(".composer textarea").waitFor();
+  front.cut();
+  try {
+    await page.reload();
+    await card(page, "reconnecting").locator("visible=true").waitFor({ timeout: 10_000 });
+    assert.equal(await card(page, "load-failed").count(), 0);
+  } finally {
+    front.restore();
+  }
+  await page.locator('.message[data-role="agent"]', { hasText: "before the reload" }).waitFor({ timeout: 40_000 });
+  noErrors(page);
+});
+
 test("agent killed during a turn: the interruption card, and Resume continues the run", async ({ server, pages }) => {
   const id = await server.session({ agent_profile_id: "echo" });
   const page = await pages.open(session(id));

@@ -23,7 +23,7 @@ export {
 export { ListStore, type SessionChange, type SessionList } from "./list-store.js";
 export { Observable, type ReadonlyObservable } from "./observable.js";
 export { type KeyValueStorage, Outbox, type OutgoingPrompt } from "./outbox.js";
-export { type PromptOptions, SessionApi } from "./session-api.js";
+export { type PromptOptions, type RequestOptions, SessionApi } from "./session-api.js";
 export { type LoadState, type RecordListener, SessionStore, type SessionStoreOptions } from "./session-store.js";
 export { ShellConnection, type ShellExit, type ShellOptions } from "./shell.js";
 export { PitonSocket } from "./socket.js";

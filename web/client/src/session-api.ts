@@ -9,6 +9,12 @@ export interface PromptOptions {
   idempotencyKey?: string;
 }
 
+/** How one request is made. */
+export interface RequestOptions {
+  idempotencyKey?: string;
+  signal?: AbortSignal;
+}
+
 export class SessionApi {
   readonly #client: PitonClient;
   readonly sessionId: string;
@@ -27,8 +33,8 @@ export class SessionApi {
   }
 
   /** All that a screen needs to begin with, as of one record. */
-  bootstrap(limit = 200): Promise<Schemas["SessionBootstrap"]> {
-    return this.#client.call("get", "/api/v1/sessions/{session_id}/bootstrap", { path: this.#path, query: { limit, abandoned: true } });
+  bootstrap(limit = 200, options: Pick<RequestOptions, "signal"> = {}): Promise<Schemas["SessionBootstrap"]> {
+    return this.#client.call("get", "/api/v1/sessions/{session_id}/bootstrap", { path: this.#path, query: { limit, abandoned: true }, ...options });
   }
 
   /** The last items that begin before a seq, whole. */
@@ -43,8 +49,8 @@ export class SessionApi {
   }
 
   /** Opens the session as a person does: its agent is resumed if the server's policy says so. */
-  open(): Promise<SessionStatus> {
-    return this.#client.call("post", "/api/v1/sessions/{session_id}/open", { path: this.#path });
+  open(options: RequestOptions = {}): Promise<SessionStatus> {
+    return this.#client.call("post", "/api/v1/sessions/{session_id}/open", { path: this.#path, ...options });
   }
 
   start(context?: ContextChoice): Promise<Schemas["SessionRun"]> {

@@ -3,11 +3,12 @@
  * server. What is shown is published at most once per frame, however fast records arrive.
  */
 import type { PitonClient } from "./client.js";
-import type { ConnectionState } from "./connector.js";
-import { isPitonError, type PitonError } from "./errors.js";
+import type { ConnectionPhase, ConnectionState } from "./connector.js";
+import { isPitonError, type PitonError, type ProblemError } from "./errors.js";
 import type { Item } from "./fold/items.js";
 import { type Outcome, type QueueEntry, type RunView, SessionFold, type SessionSeed, type SessionView } from "./fold/session.js";
 import { Observable, type ReadonlyObservable } from "./observable.js";
+import { retryWhileLost } from "./retry.js";
 import { SessionApi } from "./session-api.js";
 import type { PitonSocket } from "./socket.js";
 import { type Delivery, RecordStream, type RecordSource } from "./stream.js";
@@ -57,6 +58,7 @@ export class SessionStore {
   #endStatusTimer: (() => void) | null = null;
   #isStatusAsked = false;
   #life = 0;
+  #abort = new AbortController();
 
   constructor(client: PitonClient, sessionId: string, options: SessionStoreOptions = {}) {
     this.#client = client;
@@ -105,11 +107,17 @@ export class SessionStore {
     return () => this.#listeners.delete(listener);
   }
 
-  /** Loads the session and follows it until `close()`. */
+  /**
+   * Loads the session and follows it until `close()`. While the server cannot be reached it keeps trying, and the
+   * connection says `reconnecting`; only what the server refuses for good is `failed`.
+   */
   async open(): Promise<void> {
     const life = ++this.#life;
+    this.#abort.abort();
+    this.#abort = new AbortController();
     this.#load.set("loading");
     this.#problem.set(null);
+    if (this.#connection.value.phase !== "reconnecting") this.#become("connecting");
     try {
       await this.#loadAll(life);
     } catch (error) {
@@ -127,6 +135,7 @@ export class SessionStore {
 
   close(): void {
     this.#life += 1;
+    this.#abort.abort();
     this.#source?.stop();
     this.#stopWatching?.();
     this.#endStatusTimer?.();
@@ -140,9 +149,11 @@ export class SessionStore {
     if (life === this.#life) this.#status.set(status);
   }
 
+  /** One request, also if its answer is lost: every attempt has the same key. */
   async #resume(life: number): Promise<void> {
+    const key = this.#client.newKey();
     try {
-      const status = await this.api.open();
+      const status = await retryWhileLost(this.#client.environment, this.#abort.signal, (signal) => this.api.open({ idempotencyKey: key, signal }), () => {});
       if (life === this.#life) this.#status.set(status);
     } catch (error) {
       // The status says what is wrong with the agent; this says why it was not even tried.
@@ -151,7 +162,10 @@ export class SessionStore {
   }
 
   async #loadAll(life: number): Promise<void> {
-    const bootstrap = await this.api.bootstrap(this.#options.pageSize);
+    const ask = (signal: AbortSignal) => this.api.bootstrap(this.#options.pageSize, { signal });
+    const bootstrap = await retryWhileLost(this.#client.environment, this.#abort.signal, ask, (problem) => {
+      if (life === this.#life) this.#become("reconnecting", problem);
+    });
     if (life !== this.#life) return;
     const fold = new SessionFold();
     fold.seed(seedOf(bootstrap));
@@ -160,6 +174,14 @@ export class SessionStore {
     this.#task.set(bootstrap.task ?? null);
     this.#older.set(bootstrap.before ?? null);
     this.#view.set(fold.view);
+  }
+
+  /** Until the stream is there, which says this from then on. */
+  #become(phase: ConnectionPhase, problem: ProblemError | null = null): void {
+    const { environment } = this.#client;
+    const before = this.#connection.value;
+    const since = before.phase === phase ? before.since : environment.now();
+    this.#connection.set({ phase, since, isOffline: !environment.isOnline(), problem });
   }
 
   /** Loads the page of items before those that are known; false if there are none. */
