@@ -6,5 +6,5 @@ const CLIENT = fileURLToPath(new URL("../client/src/index.ts", import.meta.url))
 export default defineConfig({
   resolve: { alias: [{ find: /^piton-client$/, replacement: CLIENT }] },
   oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
-  test: { include: ["test/**/*.test.ts"], environment: "jsdom" },
+  test: { include: ["test/**/*.test.{ts,tsx}"], environment: "jsdom" },
 });

@@ -100,6 +100,31 @@ test("two agents on one task: started together, compared, one is kept", async ({
   noErrors(page);
 });
 
+test("two agents that stream: their diffs are shown, and git is asked only when an edit has ended", async ({ server, pages }) => {
+  const repo = await server.repository("stream", { "a.txt": "one\n" });
+  const { task_id } = await server.call("POST", "/tasks", { title: "Two that stream" });
+  const ids = [];
+  for (const agent_profile_id of ["demo", "second"]) {
+    const id = await server.session({ agent_profile_id, title: "Streams", repo, task_id });
+    await server.prompt(id, "file a.txt two\\n\nstream 150 20\nfile a.txt three\\n\nstream 50 20");
+    ids.push(id);
+  }
+  for (const id of ids) await server.until(id, (status) => status.status === "running");
+  const page = await pages.open("#/");
+  const asked = [];
+  page.on("request", (request) => /\/git\//.test(request.url()) && asked.push(request.url()));
+  await page.goto(`${pages.address}/#/task/${task_id}`);
+  // While they stream: each word is a change of the list.
+  await page.locator('.diff tr[data-kind="add"]', { hasText: "two" }).nth(1).waitFor();
+  assert.ok((await Promise.all(ids.map((id) => server.status(id)))).some((status) => status.status === "running"), "the diffs came while they streamed");
+  await page.locator('.diff tr[data-kind="add"]', { hasText: "three" }).nth(1).waitFor();
+  for (const id of ids) await server.until(id, (status) => status.status === "idle");
+  await page.waitForTimeout(500);
+  // For each: the first reading, the second edit, the end of the run, each with git's status and the diff.
+  assert.ok(asked.length <= 20, `${asked.length} requests to git`);
+  noErrors(page);
+});
+
 test("home is live: what needs me is first, and can be answered there", async ({ server, pages }) => {
   const page = await pages.open("#/");
   const id = await server.session({ agent_profile_id: "demo", title: "Live on the home screen" });

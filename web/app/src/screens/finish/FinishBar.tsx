@@ -19,7 +19,7 @@ const STRATEGIES: { name: Strategy; label: string; note: string }[] = [
 
 /** Commit, bring the branch into its base, push: each only on a click, with your own git's hooks and credentials. */
 export function FinishBar({ session, onDone, version }: { session: OpenSession; onDone: () => void; version: string }) {
-  const loaded = useLoaded(`${session.id} ${version}`, () => readBranch(session.id));
+  const loaded = useLoaded(session.id, () => readBranch(session.id), version);
   const [step, setStep] = useState<"commit" | "merge" | null>(null);
   const [conflict, setConflict] = useState<string | null>(null);
   const branch = loaded.value;

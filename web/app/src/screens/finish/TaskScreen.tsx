@@ -5,11 +5,13 @@ import { agentName } from "../../data/agents.ts";
 import { openNewSession } from "../../data/dialogs.ts";
 import { list } from "../../data/home.ts";
 import { isClosed, markOf, stateWords, TASK_STATES, titleOf } from "../../data/states.ts";
+import type { FileDiff } from "../../lib/lines.ts";
 import { sessionPath } from "../../lib/router.ts";
 import { Button, LinkButton } from "../../ui/Button.tsx";
 import { DiffCount } from "../../ui/DiffView.tsx";
 import { Mark } from "../../ui/Mark.tsx";
 import { Ago, Badge, Loading } from "../../ui/parts.tsx";
+import { useEndedCalls } from "./ended-calls.ts";
 import { Problem } from "../workspace/Changes.tsx";
 import { FileDiffs } from "../workspace/FileDiffs.tsx";
 import { useLoaded } from "../workspace/load.ts";
@@ -18,7 +20,7 @@ import { readReview, sum } from "../workspace/review.ts";
 /** A task with its sessions: several agents on the same work, their changes side by side. */
 export function TaskScreen({ id }: { id: string }) {
   const mine = list.value.sessions.filter((session) => session.task_id === id);
-  const loaded = useLoaded(`${id} ${mine.map((session) => session.status).join()}`, () => client.call("get", "/api/v1/tasks/{task_id}", { path: { task_id: id } }));
+  const loaded = useLoaded(id, () => client.call("get", "/api/v1/tasks/{task_id}", { path: { task_id: id } }), mine.map((session) => session.status).join());
   if (loaded.error) return <main class="page" id="main"><Problem text={loaded.error} onRetry={loaded.reload} /></main>;
   const task = loaded.value;
   if (!task) return <main class="page" id="main"><Loading what="Loading the task" since={loaded.since} /></main>;
@@ -52,9 +54,11 @@ export function TaskScreen({ id }: { id: string }) {
   );
 }
 
+const NO_FILES: readonly FileDiff[] = [];
+
 function Column({ session, others, onDone }: { session: SessionSummary; others: readonly SessionSummary[]; onDone: () => void }) {
-  const diff = useLoaded(`${session.session_id} ${session.last_seq}`, () => readReview(session.session_id));
-  const files = diff.value?.files ?? [];
+  const diff = useLoaded(session.session_id, () => readReview(session.session_id), `${session.status} ${useEndedCalls(session)}`);
+  const files = diff.value?.files ?? NO_FILES;
   const rest = others.filter((other) => other.session_id !== session.session_id && !isClosed(other));
   const keep = async () => {
     for (const other of rest) await api(other.session_id).close("cancelled");

@@ -82,7 +82,7 @@ function BranchCount({ session }: { session: OpenSession }) {
     return () => clearTimeout(timer);
   }, [session.id]);
   const isUsable = panelState(status).isUsable && isDrawn;
-  const loaded = useLoaded(`${session.id} ${isUsable} ${session.view.value.run?.phase ?? ""} ${status?.is_agent_running ?? ""}`, async () => (isUsable ? await readReview(session.id) : null));
+  const loaded = useLoaded(`${session.id} ${isUsable}`, async () => (isUsable ? await readReview(session.id) : null), `${session.view.value.run?.phase ?? ""} ${status?.is_agent_running ?? ""}`);
   const files = loaded.value?.files ?? [];
   if (files.length === 0) return null;
   return <a class="nowrap" href={sessionPath(session.id, "changes")} title={`${plural(files.length, "file")} changed`}><DiffCount added={sum(files, "added")} removed={sum(files, "removed")} /></a>;

@@ -65,8 +65,8 @@ export function Timeline({ session }: { session: OpenSession }) {
   const status = session.status.value;
   const view = session.view.value;
   const isGraph = (status?.graph ?? view.graph) !== null;
-  const key = `${session.id} ${status?.run_id ?? ""} ${status?.status ?? ""} ${view.lineages.length} ${isGraph}`;
-  const loaded = useLoaded(key, () => read(session, isGraph));
+  const version = `${status?.run_id ?? ""} ${status?.status ?? ""} ${view.lineages.length}`;
+  const loaded = useLoaded(`${session.id} ${isGraph}`, () => read(session, isGraph), version);
   const [chosen, setChosen] = useState<readonly number[]>([]);
   const [doing, setDoing] = useState<Doing>(null);
   const records = loaded.value?.records;

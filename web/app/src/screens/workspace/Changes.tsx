@@ -50,7 +50,7 @@ export function Changes({ session }: { session: OpenSession }) {
   const [view, setView] = useState<View>("all");
   const [comments, setComments] = useState<readonly Comment[]>([]);
   const [picked, setPicked] = useState<Comment | null>(null);
-  const loaded = useLoaded(`${session.id} ${editsOf(session)} ${session.view.value.run?.phase ?? ""} ${view}`, () => readChanges(session.id, view));
+  const loaded = useLoaded(`${session.id} ${view}`, () => readChanges(session.id, view), `${editsOf(session)} ${session.view.value.run?.phase ?? ""}`);
   const changes = loaded.value;
   if (!changes) return <div class="panel-scroll">{loaded.error ? <Problem text={loaded.error} onRetry={loaded.reload} /> : <Loading what="Asking git" since={loaded.since} />}</div>;
   if (!changes.status.repository) {

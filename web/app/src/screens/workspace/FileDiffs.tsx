@@ -1,3 +1,4 @@
+import { memo } from "preact/compat";
 import { useState } from "preact/hooks";
 import type { FileDiff } from "../../lib/lines.ts";
 import { revealed } from "../../lib/text.ts";
@@ -9,7 +10,8 @@ const OPEN_LINES_MAX = 300;
 
 export type FileComments = (file: FileDiff) => LineComments;
 
-export function FileDiffs({ title, files, comments }: { title: string; files: readonly FileDiff[]; comments?: FileComments | undefined }) {
+/** Drawn again only when a diff changed: the list around it moves with every word of a streaming agent. */
+export const FileDiffs = memo(({ title, files, comments }: { title: string; files: readonly FileDiff[]; comments?: FileComments | undefined }) => {
   if (files.length === 0) return null;
   return (
     <section class="stack">
@@ -17,7 +19,7 @@ export function FileDiffs({ title, files, comments }: { title: string; files: re
       {files.map((file) => <OneFile key={file.path} file={file} comments={comments?.(file)} />)}
     </section>
   );
-}
+});
 
 function OneFile({ file, comments }: { file: FileDiff; comments: LineComments | undefined }) {
   const [isOpen, setOpen] = useState(file.added + file.removed <= OPEN_LINES_MAX);

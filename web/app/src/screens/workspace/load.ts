@@ -1,33 +1,32 @@
 // Something that is read from the server, can be read again, and says why it could not be.
-import { useCallback, useEffect, useState } from "preact/hooks";
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { OneAtATime } from "../../lib/one-at-a-time.ts";
 import { sentenceOf } from "../../ui/toasts.ts";
 
-export type Loaded<T> = { value: T | null; error: string | null; isLoading: boolean; since: string; reload: () => void };
+type State<T> = { value: T | null; error: string | null; isLoading: boolean; since: string };
+export type Loaded<T> = State<T> & { reload: () => void };
 
-/** Reads when `key` changes, and when asked. What is shown stays until the new value is there. */
-export function useLoaded<T>(key: string, read: () => Promise<T>): Loaded<T> {
-  const [state, setState] = useState<{ key: string; value: T | null; error: string | null; isLoading: boolean; since: string }>({
-    key: "",
-    value: null,
-    error: null,
-    isLoading: true,
-    since: new Date().toISOString(),
-  });
+/**
+ * Reads when `key` or `version` changes, and when asked. What is shown stays until the new value is there. The key says
+ * what is read: of another one nothing is awaited or shown. The version says when it may have changed: one read at a
+ * time, and what came is shown also if it may have changed again meanwhile.
+ */
+export function useLoaded<T>(key: string, read: () => Promise<T>, version = ""): Loaded<T> {
+  const [state, setState] = useState<State<T>>({ value: null, error: null, isLoading: true, since: new Date().toISOString() });
   const [asked, setAsked] = useState(0);
+  const latest = useRef(read);
+  latest.current = read;
+  const reads = useRef<OneAtATime<T> | null>(null);
   useEffect(() => {
-    let isCurrent = true;
-    setState((before) => ({ ...before, isLoading: true, error: null, since: new Date().toISOString() }));
-    read()
-      .then((value) => {
-        if (isCurrent) setState({ key, value, error: null, isLoading: false, since: "" });
-      })
-      .catch((error: unknown) => {
-        if (isCurrent) setState((before) => ({ ...before, error: sentenceOf(error), isLoading: false }));
-      });
-    return () => {
-      isCurrent = false;
-    };
-  }, [key, asked]);
+    const own = new OneAtATime<T>(() => latest.current(), {
+      onBegin: () => setState((before) => ({ ...before, isLoading: true, error: null, since: new Date().toISOString() })),
+      onValue: (value, isLast) => setState({ value, error: null, isLoading: !isLast, since: "" }),
+      onError: (error, isLast) => setState((before) => ({ ...before, error: sentenceOf(error), isLoading: !isLast })),
+    });
+    reads.current = own;
+    return () => own.end();
+  }, [key]);
+  useEffect(() => reads.current?.want(), [key, version, asked]);
   const reload = useCallback(() => setAsked((before) => before + 1), []);
-  return { value: state.value, error: state.error, isLoading: state.isLoading, since: state.since, reload };
+  return { ...state, reload };
 }
