@@ -1,7 +1,7 @@
 // Each state of a session that a person may meet, by the rows of the requirement's tables.
 import assert from "node:assert/strict";
 import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
-import { card, noErrors, send, session } from "./lib/page.mjs";
+import { card, noErrors, picture, send, session } from "./lib/page.mjs";
 import { test } from "./lib/runner.mjs";
 
 /** Has the server read another setting for the time of a test. */
@@ -130,6 +130,25 @@ test("agent needs a login: the card says how", async ({ server, pages }) => {
       await server.until(id, (after) => after.status !== "error");
     });
   } else await card(page, "interrupted").waitFor();
+});
+
+test("agent with several ways to log in: a button for each, and the chosen one is used", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "logins" });
+  await server.prompt(id, "hello").catch(() => {});
+  await server.until(id, (status) => status.status === "error");
+  // Opening would start the agent again beside the login.
+  await withSetting(server, '[resume]\nagent_restart = "manual"', async () => {
+    const page = await pages.open(session(id));
+    const failed = card(page, "agent-failed");
+    await failed.getByRole("button", { name: "Log in: In a browser" }).waitFor();
+    await picture(page, "logins");
+    const [sent] = await Promise.all([page.waitForRequest((request) => request.url().endsWith(`${id}/login`)), failed.getByRole("button", { name: "Log in: With an API key" }).click()]);
+    assert.deepEqual(sent.postDataJSON(), { auth_method: "api-key" });
+    await failed.waitFor({ state: "detached", timeout: 20_000 });
+    await send(page, "hello again");
+    await page.locator('.message[data-role="agent"]', { hasText: "hello again" }).waitFor();
+    noErrors(page);
+  });
 });
 
 test("executor_status=error: not responding, with retry and abandon; it comes back by itself", async ({ server, pages }) => {

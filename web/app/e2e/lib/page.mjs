@@ -1,5 +1,7 @@
 // What tests do with pages again and again.
 import assert from "node:assert/strict";
+import { mkdirSync } from "node:fs";
+import { DESKTOP, PHONE } from "./browser.mjs";
 
 export const session = (id, tab) => `#/s/${id}${tab ? `/${tab}` : ""}`;
 export const card = (page, name) => page.locator(`[data-card="${name}"]`);
@@ -32,6 +34,22 @@ export async function sameAsLog(server, page, id) {
   const inLog = answersInLog(await server.records(id)).map(squeeze);
   const onPage = (await answers(page)).map(squeeze);
   assert.deepEqual(onPage, inLog);
+}
+
+/** For people to look at: on a phone and a desktop, in the dark. Only with PITON_E2E_PICTURES, which names a folder. */
+export async function picture(page, name) {
+  const folder = process.env["PITON_E2E_PICTURES"];
+  if (!folder) return;
+  mkdirSync(folder, { recursive: true });
+  const before = page.viewportSize();
+  await page.emulateMedia({ colorScheme: "dark" });
+  for (const [place, viewport] of [["phone", PHONE], ["desktop", DESKTOP]]) {
+    await page.setViewportSize(viewport);
+    await page.waitForTimeout(150);
+    await page.screenshot({ path: `${folder}/${name}-${place}-dark.png` });
+  }
+  await page.emulateMedia({ colorScheme: null });
+  await page.setViewportSize(before);
 }
 
 export function noErrors(page) {

@@ -9,6 +9,7 @@ import { Button } from "../../ui/Button.tsx";
 import { VirtualList } from "../../ui/VirtualList.tsx";
 import { Announcer } from "./Announcer.tsx";
 import { Composer } from "./Composer.tsx";
+import { lastAgentError } from "./login.ts";
 import { Message } from "./Message.tsx";
 import { Notice } from "./Notice.tsx";
 import { Outgoing } from "./Outgoing.tsx";
@@ -69,7 +70,7 @@ export function Chat({ session }: { session: OpenSession }) {
                 )}
               </>
             )}
-            {status && <StateCards status={status} isOpening={session.isOpening.value} />}
+            {status && <StateCards status={status} isOpening={session.isOpening.value} errorSeq={lastAgentError(view.items)} />}
           </div>
         }
       />

@@ -8,17 +8,19 @@ import { readable } from "../../lib/text.ts";
 import { Button, LinkButton } from "../../ui/Button.tsx";
 import { Ago, Card, Elapsed } from "../../ui/parts.tsx";
 import { cardsOf, type CardName } from "./cards.ts";
+import { useLoginMethods } from "./login.ts";
 import { InterruptedCard } from "./InterruptedCard.tsx";
 
 type Props = { status: SessionStatus };
 
-export function StateCards({ status, isOpening }: Props & { isOpening: boolean }) {
+/** `errorSeq`: the record of the agent's last error, which says how one can log in. */
+export function StateCards({ status, isOpening, errorSeq }: Props & { isOpening: boolean; errorSeq: number | null }) {
   // What the visit itself is about to do is not asked of the person.
   const cards = cardsOf(status).filter((name) => !(isOpening && name === "resume"));
-  return <>{cards.map((name) => <StateCard key={name} name={name} status={status} />)}</>;
+  return <>{cards.map((name) => <StateCard key={name} name={name} status={status} errorSeq={errorSeq} />)}</>;
 }
 
-function StateCard({ name, status }: { name: CardName } & Props) {
+function StateCard({ name, status, errorSeq }: { name: CardName; errorSeq: number | null } & Props) {
   switch (name) {
     case "starting":
       return <Starting status={status} />;
@@ -27,7 +29,7 @@ function StateCard({ name, status }: { name: CardName } & Props) {
     case "executor-unreachable":
       return <ExecutorUnreachable status={status} />;
     case "agent-failed":
-      return <AgentFailed status={status} />;
+      return <AgentFailed status={status} errorSeq={errorSeq} />;
     case "workspace-failed":
       return <WorkspaceFailed status={status} />;
     case "context-lost":
@@ -73,9 +75,9 @@ function Cause({ status }: Props) {
   );
 }
 
-function Retry({ status, label }: Props & { label?: string }) {
+function Retry({ status, label, isSecond }: Props & { label?: string; isSecond?: boolean }) {
   return (
-    <Button look="primary" onClick={() => api(status.session_id).resume()}>
+    <Button look={isSecond ? "normal" : "primary"} onClick={() => api(status.session_id).resume()}>
       {label ?? "Retry"}
     </Button>
   );
@@ -126,7 +128,7 @@ function ExecutorUnreachable({ status }: Props) {
   );
 }
 
-function AgentFailed({ status }: Props) {
+function AgentFailed({ status, errorSeq }: Props & { errorSeq: number | null }) {
   const agent = agents.value.find((known) => known.agent_profile_id === status.agent_profile_id);
   const needsLogin = status.reason === "login_needed" || status.error_code === "agent_auth_required";
   const isMissing = status.reason === "agent_missing" || status.error_code === "agent_missing";
@@ -137,12 +139,8 @@ function AgentFailed({ status }: Props) {
       title={needsLogin ? `${agentName(status.agent_profile_id)} needs a login` : `${agentName(status.agent_profile_id)} could not be started`}
       actions={
         <>
-          {needsLogin && (
-            <Button look="primary" onClick={() => api(status.session_id).logIn()}>
-              Log in
-            </Button>
-          )}
-          <Retry status={status} />
+          {needsLogin && <LoginButtons sessionId={status.session_id} errorSeq={errorSeq} />}
+          <Retry status={status} isSecond={needsLogin} />
           <Button onClick={() => newSession(status)}>New session</Button>
         </>
       }
@@ -156,6 +154,22 @@ function AgentFailed({ status }: Props) {
       )}
       {needsLogin && <p>Log in here, or with the agent's own command in a terminal, then retry. Files, git and the terminal keep working.</p>}
     </Card>
+  );
+}
+
+/** One button for each method that the agent names: with several of them it must be said which. */
+function LoginButtons({ sessionId, errorSeq }: { sessionId: string; errorSeq: number | null }) {
+  const methods = useLoginMethods(sessionId, errorSeq);
+  const logIn = (method?: string) => api(sessionId).logIn(method);
+  if (!methods || methods.length < 2) return <Button look="primary" disabled={methods === null} onClick={() => logIn(methods?.[0]?.id)}>Log in</Button>;
+  return (
+    <>
+      {methods.map((method, at) => (
+        <Button key={method.id} look={at === 0 ? "primary" : "normal"} label={method.description ? readable(method.description) : method.id} onClick={() => logIn(method.id)}>
+          Log in: {readable(method.name)}
+        </Button>
+      ))}
+    </>
   );
 }
 
