@@ -1,6 +1,6 @@
 // Signing in and out, a token that is revoked under the page, storage that is off.
 import assert from "node:assert/strict";
-import { card, noErrors, send, session } from "./lib/page.mjs";
+import { card, noErrors, picture, send, session } from "./lib/page.mjs";
 import { test } from "./lib/runner.mjs";
 
 test("a sign-in link works once and does not stay in the address", async ({ server, pages }) => {
@@ -63,6 +63,46 @@ test("a draft and its image survive a reload", async ({ server, pages }) => {
   await page.reload();
   await page.locator(".attachments img").waitFor();
   assert.equal(await page.locator(".composer textarea").inputValue(), "look at this");
+  noErrors(page);
+});
+
+const DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+const paste = (page, name = "dot.png") =>
+  page.evaluate(([base64, file]) => {
+    const data = new DataTransfer();
+    data.items.add(new File([Uint8Array.from(atob(base64), (char) => char.charCodeAt(0))], file, { type: "image/png" }));
+    document.querySelector(".composer textarea").dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true }));
+  }, [DOT, name]);
+
+test("images for an agent that takes none: said so, edited with its image and without a reload, sent without it", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "blind" });
+  await server.prompt(id, "hello");
+  await server.until(id, (status) => status.status === "idle" && status.last_outcome === "completed");
+  const page = await pages.open(session(id));
+  const box = page.locator(".composer textarea");
+  await box.fill("what is on this picture?");
+  await page.evaluate(() => { window.mark = "same page"; });
+  await paste(page);
+  await page.locator(".attachments img").waitFor();
+  await box.press("Enter");
+  const refused = card(page, "refused-prompt");
+  await refused.getByText("Blind takes no images").waitFor();
+  await refused.locator("img").waitFor();
+  await box.fill("typed meanwhile");
+  await picture(page, "no-images");
+  await refused.getByRole("button", { name: "Edit" }).click();
+  await page.locator(".attachments img").waitFor();
+  assert.equal(await box.inputValue(), "what is on this picture?\n\ntyped meanwhile");
+  assert.equal(await page.evaluate(() => window.mark), "same page");
+  await refused.waitFor({ state: "detached" });
+  // From now on it is known, and not offered.
+  await page.getByRole("button", { name: "Blind takes no images" }).waitFor();
+  await paste(page);
+  await page.locator(".toast", { hasText: "Blind takes no images" }).waitFor();
+  await box.press("Enter");
+  await refused.getByRole("button", { name: "Send without the image" }).click();
+  await page.locator('.message[data-role="user"]', { hasText: "what is on this picture?" }).waitFor();
+  await refused.waitFor({ state: "detached" });
   noErrors(page);
 });
 

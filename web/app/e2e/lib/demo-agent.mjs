@@ -10,6 +10,7 @@ const send = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: "2.0
 const asked = new Map();
 let lastId = 0;
 let cwd = process.cwd();
+// `--no-images`: its prompts are text.
 /** `--auth`: it has two ways to log in, and begins no conversation before. */
 const LOGINS = process.argv.includes("--auth") ? [{ id: "browser", name: "In a browser", description: "Opens the sign-in page" }, { id: "api-key", name: "With an API key" }] : [];
 let isLoggedIn = LOGINS.length === 0;
@@ -113,7 +114,7 @@ async function handle({ id, method, params, result, error }) {
     asked.get(id)?.(error ? null : result);
     asked.delete(id);
   } else if (method === "initialize") {
-    send({ id, result: { protocolVersion: 1, agentInfo: { name: "demo", version: "1.0.0" }, agentCapabilities: { loadSession: true, promptCapabilities: { image: true, embeddedContext: true } }, authMethods: LOGINS } });
+    send({ id, result: { protocolVersion: 1, agentInfo: { name: "demo", version: "1.0.0" }, agentCapabilities: { loadSession: true, promptCapabilities: { image: !process.argv.includes("--no-images"), embeddedContext: true } }, authMethods: LOGINS } });
   } else if (method === "authenticate") {
     isLoggedIn = LOGINS.some((login) => login.id === params.methodId);
     send({ id, ...(isLoggedIn ? { result: {} } : { error: { code: -32602, message: `Unknown method ${params.methodId}` } }) });

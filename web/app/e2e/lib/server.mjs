@@ -37,6 +37,7 @@ export class Server {
         table("second", "Second", process.execPath, agent),
         `${echo("forgetful", "Forgetful", "--refuse-session")}history = false\n`,
         echo("login", "Login", "--auth", "browser"),
+        table("blind", "Blind", process.execPath, agent, "--no-images"),
         table("logins", "Logins", process.execPath, agent, "--auth"),
         table("missing", "Missing", "/nowhere/agent"),
         `[executor]\nunreachable_after = "2s"\n`,

@@ -2,6 +2,7 @@
 import { type Signal, signal } from "@preact/signals";
 import { type ConnectionState, type LoadState, Observable, type PitonError, type ReadonlyObservable, SessionStore, type SessionStatus, type SessionView, type Task } from "piton-client";
 import { client } from "./account.ts";
+import { noteCapabilities } from "./capabilities.ts";
 import { socket } from "./socket.ts";
 
 export type OpenSession = {
@@ -59,6 +60,7 @@ function open(id: string): OpenSession {
       store.close();
     },
   };
+  ends.push(store.onRecord((record) => noteCapabilities(id, record)));
   void store.open().finally(() => {
     session.isOpening.value = false;
   });

@@ -58,7 +58,7 @@ export function Chat({ session }: { session: OpenSession }) {
         }
         foot={
           <div class="chat-foot">
-            <Outgoing prompts={own} />
+            <Outgoing prompts={own} agent={agentName(agent)} />
             {status && isWritable && (
               <>
                 {status.waits.map((wait) =>

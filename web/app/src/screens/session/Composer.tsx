@@ -1,8 +1,9 @@
 import type { ContentBlock, SessionStatus, SessionView } from "piton-client";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { agentName } from "../../data/agents.ts";
-import { loadDraft, promptHistory, remember, saveDraft } from "../../data/drafts.ts";
+import { draftVersion, loadDraft, promptHistory, remember, saveDraft } from "../../data/drafts.ts";
 import { loadImages, saveImages } from "../../data/images.ts";
+import { takesImages } from "../../data/capabilities.ts";
 import { outbox } from "../../data/outbox.ts";
 import { Button } from "../../ui/Button.tsx";
 import { report, say } from "../../ui/toasts.ts";
@@ -52,7 +53,7 @@ export function Composer({ status, view }: Props) {
     return () => {
       isCurrent = false;
     };
-  }, [id]);
+  }, [id, draftVersion.value]);
   useLayoutEffect(() => {
     const element = input.current;
     if (!element) return;
@@ -77,7 +78,12 @@ export function Composer({ status, view }: Props) {
     }
   };
 
+  const canAttach = takesImages(id);
   const addFiles = async (files: Iterable<File>) => {
+    if (!canAttach) {
+      if ([...files].length > 0) say(`${agentName(status.agent_profile_id)} takes no images`, "error");
+      return;
+    }
     const { images, refused } = await readImages(files);
     for (const name of refused) say(`${name} is not attached: images up to 8 MB only`, "error");
     setAttachments([...attachments, ...images]);
@@ -159,7 +165,7 @@ export function Composer({ status, view }: Props) {
         }}
       />
       <div class="composer-row">
-        <ComposerChoices status={status} view={view} onFiles={addFiles} onInsert={(piece) => { setText(`${text}${piece}`); input.current?.focus(); }} />
+        <ComposerChoices status={status} view={view} canAttach={canAttach} onFiles={addFiles} onInsert={(piece) => { setText(`${text}${piece}`); input.current?.focus(); }} />
         <span class="grow" />
         {isWaitingOrPaused && !isEmpty && (
           <Button dense onClick={() => send(true)} label="Cancel the open run and start with this prompt">

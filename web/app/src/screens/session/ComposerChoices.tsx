@@ -1,10 +1,11 @@
 import type { SessionStatus, SessionView } from "piton-client";
 import { useRef } from "preact/hooks";
 import { api } from "../../data/actions.ts";
+import { agentName } from "../../data/agents.ts";
 import { Button } from "../../ui/Button.tsx";
 import { Menu, type MenuItem } from "../../ui/Menu.tsx";
 
-type Props = { status: SessionStatus; view: SessionView; onFiles: (files: Iterable<File>) => void; onInsert: (piece: string) => void };
+type Props = { status: SessionStatus; view: SessionView; canAttach: boolean; onFiles: (files: Iterable<File>) => void; onInsert: (piece: string) => void };
 
 type Choices = NonNullable<SessionView["agent"]["modes"]>;
 
@@ -22,7 +23,7 @@ function nameOf(choices: Choices, fallback: string): string {
 }
 
 /** What the agent offers: its modes, models, options and commands; files and images to add. */
-export function ComposerChoices({ status, view, onFiles, onInsert }: Props) {
+export function ComposerChoices({ status, view, canAttach, onFiles, onInsert }: Props) {
   const picker = useRef<HTMLInputElement>(null);
   const { modes, models, commands, config_options } = view.agent;
   const session = api(status.session_id);
@@ -42,7 +43,7 @@ export function ComposerChoices({ status, view, onFiles, onInsert }: Props) {
           event.currentTarget.value = "";
         }}
       />
-      <Button icon="attach" look="plain" dense label="Attach images" onClick={() => picker.current?.click()} />
+      <Button icon="attach" look="plain" dense disabled={!canAttach} label={canAttach ? "Attach images" : `${agentName(status.agent_profile_id)} takes no images`} onClick={() => picker.current?.click()} />
       <Button icon="at" look="plain" dense label="Mention a file" onClick={() => onInsert("@")} />
       {commands.length > 0 && <Button icon="slash" look="plain" dense label="Commands of the agent" onClick={() => onInsert("/")} />}
       {modes && modes.available.length > 0 && (
