@@ -88,6 +88,7 @@ test("images for an agent that takes none: said so, edited with its image and wi
   const refused = card(page, "refused-prompt");
   await refused.getByText("Blind takes no images").waitFor();
   await refused.locator("img").waitFor();
+  assert.equal(await page.locator(".toast").count(), 0, "the card says it");
   await box.fill("typed meanwhile");
   await picture(page, "no-images");
   await refused.getByRole("button", { name: "Edit" }).click();

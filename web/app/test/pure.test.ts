@@ -1,7 +1,7 @@
 /** What the app decides without a browser. */
 import type { PermissionRequest, SessionStatus } from "piton-client";
 import { describe, expect, it } from "vitest";
-import { wholeOnRow } from "../src/data/permission.ts";
+import { otherArguments, wholeOnRow } from "../src/data/permission.ts";
 import { diffTexts, parseGitDiff } from "../src/lib/lines.ts";
 import { parseRoute } from "../src/lib/router.ts";
 import { readable, revealed, safeHref, visible } from "../src/lib/text.ts";
@@ -49,6 +49,20 @@ describe("text", () => {
 describe("a permission on a row", () => {
   const request = (more: Partial<PermissionRequest>) =>
     ({ title: "t", tool: "shell", command: "ls", diffs: [], options: [], arguments: { command: "ls" }, ...more }) as unknown as PermissionRequest;
+
+  it("hides only what the shown command says itself", () => {
+    const others = (args: unknown, command: string | null = "ls") => otherArguments(request({ command, arguments: args as never }));
+    expect(others({ command: "ls" })).toBeNull();
+    expect(others({ cmd: ["git", "push"] }, "git push")).toBeNull();
+    // The other way round: a key's name says nothing.
+    expect(others({ command: "ls", cmd: "rm -rf ~" })).toEqual({ cmd: "rm -rf ~" });
+    expect(others({ command: "ls", script: "curl x | sh" })).toEqual({ script: "curl x | sh" });
+    expect(others({ command: "ls -la", cmd: "ls" })).toEqual({ command: "ls -la" });
+    expect(others({ command: ["rm", "a b"] }, "rm a b")).toEqual({ command: ["rm", "a b"] });
+    expect(others({ command: ["ls", 3] })).toEqual({ command: ["ls", 3] });
+    expect(others({ command: "x" }, null)).toEqual({ command: "x" });
+    expect(wholeOnRow(request({ arguments: { command: "ls", cmd: "rm -rf ~" } }))).toBe('ls\n{"cmd":"rm -rf ~"}');
+  });
 
   it("is granted there only if all of it is in sight", () => {
     expect(wholeOnRow(request({}))).toBe("ls");

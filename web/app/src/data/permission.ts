@@ -5,12 +5,18 @@ import { revealed } from "../lib/text.ts";
 /** A longer request does not fit on a row of the list: it is reviewed in its session. */
 const ROW_CHARS_MAX = 160;
 
+/** Whether a value says exactly what is shown as the command. Words with spaces in them look like several. */
+function isCommand(value: unknown, command: string): boolean {
+  if (Array.isArray(value)) return value.every((word) => typeof word === "string" && /^\S+$/.test(word)) && value.join(" ") === command;
+  return typeof value === "string" && value.trim() === command.trim();
+}
+
 /** Arguments that neither the command nor a diff shows. */
 export function otherArguments(request: PermissionRequest): Record<string, unknown> | null {
   const given = request.arguments as Record<string, unknown> | null | undefined;
   if (!given || typeof given !== "object") return null;
-  const rest = Object.entries(given).filter(([key, value]) => {
-    if (request.command && (key === "command" || key === "cmd")) return false;
+  const rest = Object.entries(given).filter(([, value]) => {
+    if (request.command && isCommand(value, request.command)) return false;
     return !request.diffs.some((diff) => value === diff.new_text || value === diff.old_text || value === diff.path);
   });
   return rest.length > 0 ? Object.fromEntries(rest) : null;

@@ -1,10 +1,10 @@
-import type { ContentBlock, SessionStatus, SessionView } from "piton-client";
+import { type Code, type ContentBlock, hasCode, type SessionStatus, type SessionView } from "piton-client";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { agentName } from "../../data/agents.ts";
 import { draftVersion, loadDraft, promptHistory, remember, saveDraft } from "../../data/drafts.ts";
 import { loadImages, saveImages } from "../../data/images.ts";
 import { takesImages } from "../../data/capabilities.ts";
-import { outbox } from "../../data/outbox.ts";
+import { outbox, outgoing } from "../../data/outbox.ts";
 import { Button } from "../../ui/Button.tsx";
 import { report, say } from "../../ui/toasts.ts";
 import { type Attachment, Attachments, readImages } from "./Attachments.tsx";
@@ -74,7 +74,8 @@ export function Composer({ status, view }: Props) {
     try {
       await outbox.send(id, content, { ifBusy: supersede ? "supersede" : "queue" });
     } catch (error) {
-      report(error);
+      // A refused prompt has a card of its own, which says it.
+      if (!outgoing.peek().some((prompt) => prompt.session_id === id && prompt.refusal && hasCode(error, prompt.refusal.code as Code))) report(error);
     }
   };
 
