@@ -1,6 +1,6 @@
 // The conversation, the prompt box, the queue, permissions.
 import assert from "node:assert/strict";
-import { card, noErrors, send, session } from "./lib/page.mjs";
+import { card, noErrors, picture, send, session } from "./lib/page.mjs";
 import { before, test } from "./lib/runner.mjs";
 
 test("a turn with thought, tools, an edit, a plan, usage and a permission", async ({ server, pages }) => {
@@ -41,6 +41,39 @@ test("queued prompts are the server's: shown, edited, removed, delivered in orde
   await page.locator('.message[data-role="agent"]', { hasText: "edited" }).waitFor({ timeout: 15_000 });
   const said = (await server.records(id)).filter((record) => record.kind === "message.user").map((record) => record.content);
   assert.deepEqual(said, ["wait 3000", "say first", "say edited"]);
+  noErrors(page);
+});
+
+test("a queued prompt with an image, and one of 10,000 characters: edited whole, the image stays", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "demo" });
+  await server.prompt(id, "hello");
+  await server.until(id, (status) => status.status === "idle" && status.last_outcome === "completed");
+  await server.prompt(id, "wait 20000");
+  await server.until(id, (status) => status.status === "running");
+  const image = { type: "image", mimeType: "image/png", data: "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==" };
+  const link = { type: "resource_link", name: "notes", uri: "file:///notes.md" };
+  await server.prompt(id, [{ type: "text", text: "look at this" }, image, link]);
+  const long = `${"0123456789".repeat(1_000)} the end`;
+  await server.prompt(id, long);
+  const page = await pages.open(session(id));
+  const edit = (text) => page.locator(".queue-list li", { hasText: text }).getByRole("button", { name: "Edit the queued prompt" }).click();
+  const dialog = page.getByRole("dialog");
+  await edit("look at this");
+  await dialog.getByText("2 attachments, kept as they are").waitFor();
+  await picture(page, "queue-edit");
+  await dialog.getByLabel("Prompt").fill("look closely");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await dialog.waitFor({ state: "detached" });
+  await edit("0123456789");
+  await dialog.getByLabel("Prompt").waitFor();
+  assert.equal(await dialog.getByLabel("Prompt").inputValue(), long);
+  await dialog.getByLabel("Prompt").fill(`${long} of it`);
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await dialog.waitFor({ state: "detached" });
+  const { prompts } = await server.call("GET", `/sessions/${id}/queue`);
+  const contents = await Promise.all(prompts.map(async ({ message_id }) => (await server.call("GET", `/sessions/${id}/queue/${message_id}`)).content));
+  assert.deepEqual(contents, [[{ type: "text", text: "look closely" }, image, link], `${long} of it`]);
+  await server.call("POST", `/sessions/${id}/cancel`);
   noErrors(page);
 });
 

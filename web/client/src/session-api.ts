@@ -169,6 +169,11 @@ export class SessionApi {
     return this.#client.call("get", "/api/v1/sessions/{session_id}/queue", { path: this.#path });
   }
 
+  /** One queued prompt, whole: a list cuts its text and leaves large contents out. */
+  queuedPrompt(messageId: string): Promise<Schemas["QueuedPrompt"]> {
+    return this.#client.call("get", "/api/v1/sessions/{session_id}/queue/{message_id}", { path: { ...this.#path, message_id: messageId } });
+  }
+
   editQueued(messageId: string, content: PromptContent, version?: number): Promise<Schemas["QueueChanged"]> {
     const body = { content, ...(version === undefined ? {} : { version }) } as Schemas["QueueEdit"];
     return this.#client.call("patch", "/api/v1/sessions/{session_id}/queue/{message_id}", { path: { ...this.#path, message_id: messageId }, body });

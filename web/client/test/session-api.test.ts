@@ -54,6 +54,14 @@ describe("a session's", () => {
     expect(sent()).toMatchObject({ what: "POST /fork", body: { checkpoint_id: "cp_1" } });
   });
 
+  it("queued prompt is read whole, and edited as the version that was read", async () => {
+    const { api, sent } = world({ message_id: "m1", version: 7 });
+    await api.queuedPrompt("m1");
+    expect(sent()).toEqual({ what: "GET /queue/m1", body: null, key: null });
+    await api.editQueued("m1", [{ type: "text", text: "new" }], 7);
+    expect(sent()).toMatchObject({ what: "PATCH /queue/m1", body: { content: [{ type: "text", text: "new" }], version: 7 } });
+  });
+
   it("conversation is read with what rewinds left behind", async () => {
     const { api, sent } = world({ messages: [] });
     await api.bootstrap();

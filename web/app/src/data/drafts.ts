@@ -3,6 +3,7 @@ import { signal } from "@preact/signals";
 import type { PromptContent } from "piton-client";
 import { load, save } from "../lib/storage.ts";
 import { loadImages, saveImages } from "./images.ts";
+import { imagesOf, wordsOf } from "./prompt.ts";
 
 const PREFIX = "piton.draft.";
 const HISTORY_KEY = "piton.history";
@@ -22,16 +23,6 @@ export function saveDraft(session: string, text: string): void {
 
 /** Counts the drafts that came from elsewhere than the prompt box, which reads its own again then. */
 export const draftVersion = signal(0);
-
-/** The words of a prompt, without its attachments. */
-export function wordsOf(content: PromptContent): string {
-  return typeof content === "string" ? content : content.flatMap((block) => (block.type === "text" ? [block.text] : [])).join("\n");
-}
-
-export function imagesOf(content: PromptContent): { name: string; mimeType: string; data: string }[] {
-  if (typeof content === "string") return [];
-  return content.flatMap((block) => (block.type === "image" ? [{ name: "image", mimeType: block.mimeType, data: block.data }] : []));
-}
 
 /** Puts a prompt back into the prompt box, before what was typed there meanwhile. */
 export async function editAgain(session: string, content: PromptContent): Promise<void> {

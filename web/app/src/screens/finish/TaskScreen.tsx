@@ -12,7 +12,7 @@ import { DiffCount } from "../../ui/DiffView.tsx";
 import { Mark } from "../../ui/Mark.tsx";
 import { Ago, Badge, Loading } from "../../ui/parts.tsx";
 import { useEndedCalls } from "./ended-calls.ts";
-import { Problem } from "../workspace/Changes.tsx";
+import { Problem } from "../workspace/Problem.tsx";
 import { FileDiffs } from "../workspace/FileDiffs.tsx";
 import { useLoaded } from "../workspace/load.ts";
 import { readReview, sum } from "../workspace/review.ts";

@@ -5,7 +5,7 @@ import type { OpenSession } from "../../data/session.ts";
 import { sessionPath } from "../../lib/router.ts";
 import { readable } from "../../lib/text.ts";
 import { Card, Loading } from "../../ui/parts.tsx";
-import { Problem } from "../workspace/Changes.tsx";
+import { Problem } from "../workspace/Problem.tsx";
 import { Drawing } from "./Drawing.tsx";
 import { GraphActions } from "./GraphActions.tsx";
 import { useGraph } from "./live.ts";

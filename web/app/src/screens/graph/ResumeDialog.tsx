@@ -5,7 +5,7 @@ import { Button } from "../../ui/Button.tsx";
 import { Dialog } from "../../ui/Dialog.tsx";
 import { Loading } from "../../ui/parts.tsx";
 import { report, say } from "../../ui/toasts.ts";
-import { Problem } from "../workspace/Changes.tsx";
+import { Problem } from "../workspace/Problem.tsx";
 import { useLoaded } from "../workspace/load.ts";
 import { changed, type Edits, MemoryEditor } from "./MemoryEditor.tsx";
 

@@ -1,8 +1,9 @@
 import { promptText, type OutgoingPrompt } from "piton-client";
 import { useEffect } from "preact/hooks";
 import { noteImages } from "../../data/capabilities.ts";
-import { editAgain, imagesOf, wordsOf } from "../../data/drafts.ts";
+import { editAgain } from "../../data/drafts.ts";
 import { outbox } from "../../data/outbox.ts";
+import { imagesOf, wordsOf } from "../../data/prompt.ts";
 import { plural } from "../../lib/format.ts";
 import { firstLine } from "../../lib/text.ts";
 import { Button } from "../../ui/Button.tsx";
@@ -65,7 +66,7 @@ function Refused({ prompt, refusal, agent }: RefusedProps) {
       }
     >
       {words !== "" && <p class="wrap">{firstLine(words)}</p>}
-      {images.length > 0 && <div class="row-wrap refused-images">{images.map((image, at) => <ImageBlock key={at} {...image} alt="Attached image" />)}</div>}
+      {images.length > 0 && <div class="row-wrap attached-images">{images.map((image, at) => <ImageBlock key={at} {...image} alt="Attached image" />)}</div>}
       {isForImages ? (
         <p>The server did not accept the prompt, and nothing of it was sent. Describe what the image shows, or name its file with @.</p>
       ) : (

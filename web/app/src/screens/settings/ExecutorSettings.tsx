@@ -4,7 +4,7 @@ import { sessionPath } from "../../lib/router.ts";
 import { readable } from "../../lib/text.ts";
 import { Button } from "../../ui/Button.tsx";
 import { Ago, Badge, Loading, type Tone } from "../../ui/parts.tsx";
-import { Problem } from "../workspace/Changes.tsx";
+import { Problem } from "../workspace/Problem.tsx";
 import { useLoaded } from "../workspace/load.ts";
 
 const TONES: Record<string, Tone> = { ready: "ok", starting: "accent", error: "error", stopped: "normal" };

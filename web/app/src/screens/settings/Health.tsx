@@ -6,7 +6,7 @@ import { groupOf } from "../../data/states.ts";
 import { count } from "../../lib/format.ts";
 import { Button } from "../../ui/Button.tsx";
 import { Badge, Card, Loading } from "../../ui/parts.tsx";
-import { Problem } from "../workspace/Changes.tsx";
+import { Problem } from "../workspace/Problem.tsx";
 import { useLoaded } from "../workspace/load.ts";
 import { Doctor } from "./Doctor.tsx";
 import { type Metric, parseMetrics } from "./metrics.ts";

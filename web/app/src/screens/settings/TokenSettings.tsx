@@ -5,7 +5,7 @@ import { exact } from "../../lib/format.ts";
 import { Button } from "../../ui/Button.tsx";
 import { copy } from "../../ui/CodeBlock.tsx";
 import { Ago, Badge, Card, Field, Loading } from "../../ui/parts.tsx";
-import { Problem } from "../workspace/Changes.tsx";
+import { Problem } from "../workspace/Problem.tsx";
 import { useLoaded } from "../workspace/load.ts";
 
 const SCOPES: AccessScope[] = ["read", "control", "admin"];

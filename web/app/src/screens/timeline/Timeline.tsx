@@ -11,7 +11,7 @@ import { revealed } from "../../lib/text.ts";
 import { Button } from "../../ui/Button.tsx";
 import { Card, Loading } from "../../ui/parts.tsx";
 import { relative } from "../session/tool.ts";
-import { Problem } from "../workspace/Changes.tsx";
+import { Problem } from "../workspace/Problem.tsx";
 import { useLoaded } from "../workspace/load.ts";
 import { ResumeDialog } from "../graph/ResumeDialog.tsx";
 import { checkpointAt, type Checkpoint, type Checkpoints, readCheckpoints } from "./checkpoints.ts";

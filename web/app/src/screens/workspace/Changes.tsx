@@ -15,6 +15,7 @@ import { FinishBar } from "../finish/FinishBar.tsx";
 import { FileDiffs } from "./FileDiffs.tsx";
 import { GitLogView } from "./GitLogView.tsx";
 import { useLoaded } from "./load.ts";
+import { Problem } from "./Problem.tsx";
 import { readNew, readReview, type Review, sum, untrackedOf } from "./review.ts";
 
 type View = "all" | "unstaged" | "staged" | "log";
@@ -117,13 +118,4 @@ export function Changes({ session }: { session: OpenSession }) {
 function replace(comments: readonly Comment[], changed: Comment): Comment[] {
   const rest = comments.filter((comment) => comment.key !== changed.key);
   return changed.text.trim() === "" ? rest : [...rest, changed];
-}
-
-export function Problem({ text, onRetry }: { text: string; onRetry: () => void }) {
-  return (
-    <div class="empty" role="alert">
-      <p>{text}</p>
-      <Button onClick={onRetry}>Retry</Button>
-    </div>
-  );
 }

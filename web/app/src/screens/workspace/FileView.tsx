@@ -5,7 +5,7 @@ import { revealed } from "../../lib/text.ts";
 import { Button } from "../../ui/Button.tsx";
 import { copy, spans, useHighlighted } from "../../ui/CodeBlock.tsx";
 import { Loading } from "../../ui/parts.tsx";
-import { Problem } from "./Changes.tsx";
+import { Problem } from "./Problem.tsx";
 import { useLoaded } from "./load.ts";
 
 const LINES_SHOWN = 2_000;

@@ -7,7 +7,7 @@ import { revealed } from "../../lib/text.ts";
 import { Button } from "../../ui/Button.tsx";
 import { Icon } from "../../ui/Icon.tsx";
 import { Loading } from "../../ui/parts.tsx";
-import { Problem } from "./Changes.tsx";
+import { Problem } from "./Problem.tsx";
 import { FileView } from "./FileView.tsx";
 import { useLoaded } from "./load.ts";
 

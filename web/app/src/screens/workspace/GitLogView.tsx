@@ -1,7 +1,7 @@
 import { api } from "../../data/actions.ts";
 import { readable } from "../../lib/text.ts";
 import { Ago, Loading } from "../../ui/parts.tsx";
-import { Problem } from "./Changes.tsx";
+import { Problem } from "./Problem.tsx";
 import { useLoaded } from "./load.ts";
 
 const COMMITS_MAX = 100;

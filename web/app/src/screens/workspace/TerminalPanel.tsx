@@ -5,7 +5,7 @@ import type { OpenSession } from "../../data/session.ts";
 import { isClosed } from "../../data/states.ts";
 import { Button } from "../../ui/Button.tsx";
 import { Loading } from "../../ui/parts.tsx";
-import { Problem } from "./Changes.tsx";
+import { Problem } from "./Problem.tsx";
 import { useLoaded } from "./load.ts";
 import { TerminalView } from "./TerminalView.tsx";
 
