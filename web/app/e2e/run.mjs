@@ -8,6 +8,7 @@ import "./timeline.test.mjs";
 import "./graph.test.mjs";
 import "./finishing.test.mjs";
 import "./access.test.mjs";
+import "./phone.test.mjs";
 import "./screens.test.mjs";
 import "./browser-run.test.mjs";
 import { runAll } from "./lib/runner.mjs";

@@ -63,9 +63,9 @@ export class Front {
     return true;
   }
 
-  async listen(port = 0) {
-    await new Promise((done) => this.http.listen(port, "127.0.0.1", done));
-    this.address = `http://127.0.0.1:${this.http.address().port}`;
+  async listen(host = "127.0.0.1") {
+    await new Promise((done) => this.http.listen(0, host, done));
+    this.address = `http://${host}:${this.http.address().port}`;
     return this.address;
   }
 

@@ -18,7 +18,7 @@ export function before(prepare) {
 }
 
 /** Whether the binary has the app in it; else the built one is put in front of it. */
-async function hasApp(address) {
+export async function hasApp(address) {
   return (await (await fetch(`${address}/`)).text()).includes('id="app"');
 }
 

@@ -21,7 +21,9 @@ export class Server {
   #child = null;
   #port = 0;
 
-  constructor() {
+  /** `listen`: an address instead of this machine's own; `env`: more settings. */
+  constructor({ listen = "127.0.0.1", args = [], env = {} } = {}) {
+    Object.assign(this, { listen, args, moreEnv: env });
     this.folder = mkdtempSync(join(tmpdir(), "piton-e2e-"));
     this.data = join(this.folder, "data");
     this.config = join(this.folder, "config.toml");
@@ -46,24 +48,24 @@ export class Server {
   }
 
   get env() {
-    return { PATH: process.env["PATH"], HOME: join(this.folder, "home"), PITON_DATA: this.data, PITON_CONFIG: this.config, PITON_KEY_SOURCE: "file", LANG: "C.UTF-8" };
+    return { PATH: process.env["PATH"], HOME: join(this.folder, "home"), PITON_DATA: this.data, PITON_CONFIG: this.config, PITON_KEY_SOURCE: "file", LANG: "C.UTF-8", ...this.moreEnv };
   }
 
   get address() {
-    return `http://127.0.0.1:${this.#port}`;
+    return `http://${this.listen}:${this.#port}`;
   }
 
   /** Starts it, on the same port as before if there was one. */
   async start() {
     const log = [];
-    const child = spawn(binary(), ["serve", "--listen", `127.0.0.1:${this.#port}`], { env: this.env, stdio: ["ignore", "pipe", "pipe"] });
+    const child = spawn(binary(), ["serve", "--listen", `${this.listen}:${this.#port}`, ...this.args], { env: this.env, stdio: ["ignore", "pipe", "pipe"] });
     this.#child = child;
     this.log = log;
     await new Promise((done, fail) => {
       const timer = setTimeout(() => fail(new Error(`The server did not start:\n${log.join("")}`)), START_TIMEOUT_MS);
       const seen = (chunk) => {
         log.push(String(chunk));
-        const port = /listens on http:\/\/127\.0\.0\.1:(\d+)/.exec(log.join(""))?.[1];
+        const port = /listens on http:\/\/[\d.]+:(\d+)/.exec(log.join(""))?.[1];
         if (!port) return;
         this.#port = Number(port);
         clearTimeout(timer);
