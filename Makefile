@@ -74,6 +74,8 @@ soak: setup ## The long loops: 110,000 seeds, 3,000 kills of real processes, 1,0
 	TESTED_PITON=$(CURDIR)/target/dist/piton cargo test --release -p piton-cli --test it -- server::
 	cargo test --release -p piton-graph --test it -- --ignored --nocapture
 	cd web && npm ci --no-audit --no-fund --loglevel=error && npm run --silent soak:run -w client
+	cargo build -p piton-cli
+	@scripts/web soak
 
 bench: setup ## Measure the log and the commands; prints tables with method and spread
 	cargo bench -p piton-testkit --bench log

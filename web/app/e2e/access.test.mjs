@@ -1,6 +1,7 @@
 // Signing in and out, a token that is revoked under the page, storage that is off.
 import assert from "node:assert/strict";
 import { card, noErrors, picture, send, session } from "./lib/page.mjs";
+import { DESKTOP, PHONE } from "./lib/browser.mjs";
 import { test } from "./lib/runner.mjs";
 
 test("a sign-in link works once and does not stay in the address", async ({ server, pages }) => {
@@ -46,6 +47,30 @@ test("storage switched off: everything works for the page's life", async ({ serv
   await send(page, "say without storage");
   await page.locator('.message[data-role="agent"]', { hasText: "without storage" }).waitFor();
   noErrors(page);
+});
+
+test("storage full: said so where the draft is typed, and the prompt is sent all the same", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "echo" });
+  for (const viewport of [PHONE, DESKTOP]) {
+    const context = await pages.context({ viewport });
+    await context.addInitScript(() => {
+      const setItem = Storage.prototype.setItem;
+      Storage.prototype.setItem = function (key, value) {
+        if (/^piton\.(draft|outbox)\./.test(key)) throw new DOMException("full", "QuotaExceededError");
+        setItem.call(this, key, value);
+      };
+    });
+    const page = await pages.open(session(id), { context });
+    await page.locator(".composer textarea").waitFor();
+    assert.equal(await card(page, "storage-full").count(), 0, "nothing is lost yet");
+    await page.locator(".composer textarea").fill("typed into a full browser");
+    await card(page, "storage-full").locator("visible=true").getByText("lost with this page").waitFor();
+    if (viewport === PHONE) await picture(page, "storage-full");
+    await page.locator(".composer textarea").fill("");
+    await send(page, `say sent at ${viewport.width}`);
+    await page.locator('.message[data-role="agent"]', { hasText: `sent at ${viewport.width}` }).waitFor();
+    noErrors(page);
+  }
 });
 
 test("a draft and its image survive a reload", async ({ server, pages }) => {

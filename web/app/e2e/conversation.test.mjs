@@ -1,6 +1,7 @@
 // The conversation, the prompt box, the queue, permissions.
 import assert from "node:assert/strict";
 import { card, noErrors, picture, send, session } from "./lib/page.mjs";
+import { PHONE } from "./lib/browser.mjs";
 import { before, test } from "./lib/runner.mjs";
 
 test("a turn with thought, tools, an edit, a plan, usage and a permission", async ({ server, pages }) => {
@@ -41,6 +42,45 @@ test("queued prompts are the server's: shown, edited, removed, delivered in orde
   await page.locator('.message[data-role="agent"]', { hasText: "edited" }).waitFor({ timeout: 15_000 });
   const said = (await server.records(id)).filter((record) => record.kind === "message.user").map((record) => record.content);
   assert.deepEqual(said, ["wait 3000", "say first", "say edited"]);
+  noErrors(page);
+});
+
+test("a permission for an edit: every changed line is on the page before the buttons", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "demo" });
+  const page = await pages.open(session(id), { viewport: PHONE });
+  const lines = Array.from({ length: 30 }, (_, n) => `line ${n + 1}`);
+  await send(page, `edit-ask src/clock.rs ${lines.join("\\n")}`);
+  const asks = card(page, "permission");
+  await asks.getByText("wants to change a file").waitFor();
+  await asks.locator('.diff tr[data-kind="add"]', { hasText: "line 30" }).waitFor();
+  assert.equal(await asks.locator('.diff tr[data-kind="add"]').count(), 30);
+  await asks.getByText("src/clock.rs").waitFor();
+  const [last, button] = [await asks.locator('.diff tr[data-kind="add"]').last().boundingBox(), await asks.getByRole("button", { name: "Allow once" }).boundingBox()];
+  assert.ok(last.y + last.height <= button.y, "the diff ends before the buttons begin");
+  await picture(page, "permission-diff");
+  // On the list there is no room for it: it is reviewed in its session.
+  await page.goto(`${pages.address}/#/`);
+  const row = page.locator('[data-group="needs_you"] .home-row').filter({ has: page.locator(`a[href="${session(id)}"]`) });
+  await row.getByRole("link", { name: "Review" }).click();
+  await asks.getByRole("button", { name: "Allow once" }).click();
+  await page.getByText("allowed", { exact: true }).waitFor();
+  noErrors(page);
+});
+
+test("Replace run is a choice of its own: it cancels the run that waits; Send queues behind it", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "demo" });
+  const page = await pages.open(session(id));
+  await send(page, "push git push origin main");
+  await card(page, "permission").waitFor();
+  await send(page, "queued behind it");
+  await page.getByText("1 queued prompt").waitFor();
+  await page.locator(".composer textarea").fill("instead of it");
+  const [sent] = await Promise.all([page.waitForRequest((request) => request.method() === "POST" && request.url().endsWith(`${id}/messages`)), page.getByRole("button", { name: "Replace run" }).click()]);
+  assert.equal(sent.postDataJSON().if_busy, "supersede");
+  await card(page, "permission").waitFor({ state: "detached" });
+  await page.locator('.message[data-role="agent"]', { hasText: "instead of it" }).waitFor();
+  const ended = (await server.records(id)).filter((record) => record.kind === "run.cancelled").map((record) => record.reason);
+  assert.deepEqual(ended, ["superseded"]);
   noErrors(page);
 });
 
@@ -140,6 +180,27 @@ before(async ({ server }) => {
   large = server.session({ agent_profile_id: "echo", title: "Ten thousand" });
   const id = await large;
   for (let n = 0; n < 4; n += 1) await server.prompt(id, lines);
+});
+
+test("opening is one request, as large for 10,000 messages as for 500", async ({ server, pages }) => {
+  const small = await server.session({ agent_profile_id: "echo", title: "Five hundred" });
+  await server.prompt(small, Array.from({ length: 500 }, (_, n) => `say message ${n + 1}`).join("\n"));
+  const long = await large;
+  for (const id of [small, long]) await server.until(id, (status) => status.status === "idle" && status.queue.length === 0 && status.last_seq > 1_000, 50_000);
+  const opened = async (id) => {
+    const page = await pages.open("#/");
+    await page.getByLabel("Search sessions").waitFor();
+    const answers = [];
+    page.on("response", (response) => response.url().includes(`/sessions/${id}`) && answers.push(response));
+    await page.goto(`${pages.address}/${session(id)}`);
+    await page.locator('.message[data-role="agent"]').last().waitFor();
+    await page.locator(".composer textarea").click();
+    const bootstrap = answers.filter((answer) => answer.url().includes("/bootstrap"));
+    return { bootstraps: bootstrap.length, pages: answers.filter((answer) => /\/(messages|records)\?/.test(answer.url())).length, bytes: (await bootstrap[0].body()).length };
+  };
+  const [few, many] = [await opened(small), await opened(long)];
+  assert.deepEqual([few.bootstraps, many.bootstraps, few.pages, many.pages], [1, 1, 0, 0]);
+  assert.ok(many.bytes < few.bytes * 1.2, `${many.bytes} bytes of 10,000 messages, ${few.bytes} bytes of 500`);
 });
 
 test("10,000 messages: a bounded number of nodes, at both ends", async ({ server, pages }) => {

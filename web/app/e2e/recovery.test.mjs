@@ -1,7 +1,7 @@
 // The page stays open while the server, the agent or the network goes away and comes back.
 import assert from "node:assert/strict";
-import { test } from "./lib/runner.mjs";
-import { answers, card, noErrors, sameAsLog, send, session, squeeze } from "./lib/page.mjs";
+import { soak, test } from "./lib/runner.mjs";
+import { answers, card, noErrors, picture, sameAsLog, send, session, squeeze } from "./lib/page.mjs";
 
 test("server killed and restarted during a turn: no reload, no duplicate, no gap", async ({ server, pages }) => {
   const id = await server.session({ agent_profile_id: "demo" });
@@ -65,6 +65,38 @@ test("reloaded while the server is away: the shell, reconnecting, and the sessio
   noErrors(page);
 });
 
+test("the server was upgraded under the page: it says so, and a part that is gone can be tried again or reloaded", async ({ server, front, pages }) => {
+  const folder = await server.repository("upgrade", { "a.txt": "one\n" });
+  const id = await server.session({ agent_profile_id: "echo", working_dir: folder });
+  const page = await pages.open(session(id));
+  await page.locator(".composer textarea").fill("a draft that stays");
+  // As after an upgrade: the page's script has another name, and the old parts are gone.
+  await page.route(`${pages.address}/`, async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, body: (await response.text()).replace(/assets\/index-[\w-]+\.js/, "assets/index-Another1.js") });
+  });
+  await page.route(/\/assets\/Changes-/, (route) => route.fulfill({ status: 404, body: "" }));
+  front.cut();
+  await card(page, "reconnecting").locator("visible=true").waitFor({ timeout: 10_000 });
+  front.restore();
+  await card(page, "new-version").locator("visible=true").waitFor({ timeout: 40_000 });
+  await picture(page, "new-version");
+  await page.goto(`${pages.address}/${session(id, "changes")}`);
+  await page.getByText("This part of the page could not be loaded").waitFor();
+  await page.getByRole("button", { name: "Reload the page" }).waitFor();
+  await picture(page, "chunk-gone");
+  await page.unroute(/\/assets\/Changes-/);
+  await page.unroute(`${pages.address}/`);
+  await page.getByRole("button", { name: "Retry" }).click();
+  await page.getByText("Nothing changed").waitFor();
+  await card(page, "new-version").locator("visible=true").getByRole("button", { name: "Reload" }).click();
+  await page.getByText("Nothing changed").waitFor();
+  await card(page, "new-version").waitFor({ state: "detached" });
+  await page.goto(`${pages.address}/${session(id)}`);
+  await page.locator(".composer textarea").waitFor();
+  assert.equal(await page.locator(".composer textarea").inputValue(), "a draft that stays");
+});
+
 test("agent killed during a turn: the interruption card, and Resume continues the run", async ({ server, pages }) => {
   const id = await server.session({ agent_profile_id: "echo" });
   const page = await pages.open(session(id));
@@ -106,6 +138,42 @@ test("network lost and back during a turn: reconnecting, then everything is ther
   await sameAsLog(server, page, id);
   noErrors(page);
 });
+
+/** The device has no network for a while, in the middle of a turn: nothing reaches the page, and it knows. */
+async function offline(server, front, pages, seconds) {
+  const id = await server.session({ agent_profile_id: "demo" });
+  const context = await pages.context();
+  const page = await pages.open(session(id), { context });
+  await page.evaluate(() => { window.mark = "same page"; });
+  await send(page, "stream 60 50");
+  await page.getByText("word5 ").first().waitFor();
+  await context.setOffline(true);
+  front.cut();
+  const began = Date.now();
+  await card(page, "reconnecting").getByText("this device is offline").waitFor({ timeout: 10_000 });
+  await picture(page, `offline-${seconds}`);
+  assert.equal(await card(page, "interrupted").count(), 0);
+  await send(page, "written offline");
+  await page.locator("[data-sending]", { hasText: "written offline" }).waitFor();
+  await server.until(id, (status) => status.status === "idle");
+  await page.waitForTimeout(Math.max(0, seconds * 1_000 - (Date.now() - began)));
+  front.restore();
+  await context.setOffline(false);
+  const back = Date.now();
+  await page.locator('.message[data-role="agent"]', { hasText: "word60" }).waitFor({ timeout: 20_000 });
+  // The device's own event is the wake-up: no backoff is waited for.
+  assert.ok(Date.now() - back < 10_000, `it took ${Date.now() - back} ms after the network was back`);
+  await page.locator('.message[data-role="agent"]', { hasText: "written offline" }).waitFor({ timeout: 20_000 });
+  await card(page, "reconnecting").waitFor({ state: "detached" });
+  assert.equal(await page.evaluate(() => window.mark), "same page");
+  const prompts = (await server.records(id)).filter((record) => record.kind === "message.user").map((record) => record.content);
+  assert.deepEqual(prompts, ["stream 60 50", "written offline"]);
+  await sameAsLog(server, page, id);
+  noErrors(page);
+}
+
+test("the device is offline for a moment and back: it says so, loses nothing, and is back at once", ({ server, front, pages }) => offline(server, front, pages, 3));
+soak("the device is offline for 30 seconds and back", ({ server, front, pages }) => offline(server, front, pages, 30));
 
 test("a prompt sent without a network is kept over a reload and delivered once", async ({ server, front, pages }) => {
   const id = await server.session({ agent_profile_id: "echo" });

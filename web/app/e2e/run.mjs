@@ -1,4 +1,4 @@
-// `npm run e2e [NAME]`: the tests whose names contain NAME, or all. PITON is the binary.
+// `npm run e2e [NAME]`: the tests whose names contain NAME, or all. `npm run soak [NAME]`: the long ones. PITON is the binary.
 import "./states.test.mjs";
 import "./recovery.test.mjs";
 import "./conversation.test.mjs";
@@ -11,6 +11,8 @@ import "./access.test.mjs";
 import "./phone.test.mjs";
 import "./screens.test.mjs";
 import "./browser-run.test.mjs";
+import "./soak.test.mjs";
 import { runAll } from "./lib/runner.mjs";
 
-process.exitCode = (await runAll(process.argv[2])) ? 0 : 1;
+const names = process.argv.slice(2).filter((word) => word !== "--soak");
+process.exitCode = (await runAll(names[0], { isSoak: process.argv.includes("--soak") })) ? 0 : 1;

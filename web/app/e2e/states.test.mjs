@@ -1,6 +1,7 @@
 // Each state of a session that a person may meet, by the rows of the requirement's tables.
 import assert from "node:assert/strict";
-import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { card, noErrors, picture, send, session } from "./lib/page.mjs";
 import { test } from "./lib/runner.mjs";
 
@@ -222,6 +223,56 @@ test("resume token refused: not failed, a message says so, four choices", async 
   await server.until(id, (after) => after.is_agent_running);
   await send(page, "say fresh");
   await page.getByText("fresh", { exact: true }).first().waitFor();
+});
+
+test("executor failed: the cause, and Retry asks for it again", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "echo" });
+  const page = await pages.open("#/");
+  const cause = "No such image: nowhere/agent:latest";
+  await withStatus(page, id, { status: "error", state: "ERROR", reason: "executor_error", executor_status: "error", error_message: cause, is_agent_running: false, needs_resume: false, choices: [] });
+  await page.goto(`${pages.address}/${session(id)}`);
+  const failed = card(page, "executor-failed");
+  await failed.getByText(cause).waitFor();
+  await picture(page, "executor-failed");
+  const [asked] = await Promise.all([page.waitForRequest((request) => request.url().endsWith(`${id}/resume`)), failed.getByRole("button", { name: "Retry" }).click()]);
+  assert.equal(asked.method(), "POST");
+});
+
+test("workspace missing: the cause, and the worktree is made again", async ({ server, pages }) => {
+  const repo = await server.repository("lost-tree", { "a.txt": "one\n" });
+  const id = await stopped(server, { agent_profile_id: "demo", repo }, "hello");
+  const { worktree_path: tree } = await server.status(id);
+  rmSync(tree, { recursive: true, force: true });
+  const page = await pages.open(session(id));
+  const missing = card(page, "workspace-failed");
+  await missing.waitFor({ timeout: 20_000 });
+  await missing.locator(".cause, p").first().waitFor();
+  await missing.getByRole("button", { name: "Retry" }).waitFor();
+  await picture(page, "workspace-failed");
+  await missing.getByRole("button", { name: "Create the worktree again" }).click();
+  await missing.waitFor({ state: "detached", timeout: 20_000 });
+  await server.until(id, (status) => status.is_agent_running);
+  assert.ok(existsSync(join(tree, "a.txt")));
+  noErrors(page);
+});
+
+test("queued prompts that are held: the card says so, and delivers them on a click", async ({ server, pages }) => {
+  const id = await server.session({ agent_profile_id: "demo" });
+  await server.prompt(id, "wait 30000");
+  await server.until(id, (status) => status.status === "running" && status.is_agent_running);
+  await server.prompt(id, "held back");
+  await server.call("POST", `/sessions/${id}/cancel`);
+  await server.until(id, (status) => status.queue?.held === true);
+  const page = await pages.open(session(id));
+  const held = card(page, "queue-held");
+  await held.waitFor();
+  await page.getByText("1 queued prompt · held").waitFor();
+  await picture(page, "queue-held");
+  assert.equal(await page.locator('.message[data-role="user"]', { hasText: "held back" }).count(), 0);
+  await held.getByRole("button", { name: "Deliver them" }).click();
+  await page.locator('.message[data-role="agent"]', { hasText: "held back" }).waitFor();
+  await held.waitFor({ state: "detached" });
+  noErrors(page);
 });
 
 test("paused: continue", async ({ server, pages }) => {

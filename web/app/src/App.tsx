@@ -13,8 +13,8 @@ import { SignIn } from "./screens/SignIn.tsx";
 import { report } from "./ui/toasts.ts";
 import { Toasts } from "./ui/Toasts.tsx";
 
-const Settings = lazy(() => import("./screens/settings/Settings.tsx").then((module) => module.Settings));
-const TaskScreen = lazy(() => import("./screens/finish/TaskScreen.tsx").then((module) => module.TaskScreen));
+const Settings = lazy(() => import("./screens/settings/Settings.tsx"), "Settings");
+const TaskScreen = lazy(() => import("./screens/finish/TaskScreen.tsx"), "TaskScreen");
 
 export function App() {
   if (token.value === null || signedOutBy.value) return <SignIn />;

@@ -5,11 +5,19 @@ import { launch, Pages } from "./browser.mjs";
 import { Server } from "./server.mjs";
 
 const TEST_TIMEOUT_MS = 60_000;
+const LONG_TIMEOUT_MS = 300_000;
+/** What all tests together may take of `make test`. */
+const BUDGET_S = 120;
 const tests = [];
 const preparations = [];
 
 export function test(name, run) {
-  tests.push({ name, run });
+  tests.push({ name, run, isLong: false });
+}
+
+/** A long variant: only in `npm run soak`. */
+export function soak(name, run) {
+  tests.push({ name, run, isLong: true });
 }
 
 /** Done once, before the first test. */
@@ -22,15 +30,17 @@ export async function hasApp(address) {
   return (await (await fetch(`${address}/`)).text()).includes('id="app"');
 }
 
-function limited(promise, name) {
+function limited(promise, { name, isLong }) {
+  const ms = isLong ? LONG_TIMEOUT_MS : TEST_TIMEOUT_MS;
   let timer;
   const late = new Promise((_, fail) => {
-    timer = setTimeout(() => fail(new Error(`${name} took longer than ${TEST_TIMEOUT_MS / 1000} s`)), TEST_TIMEOUT_MS);
+    timer = setTimeout(() => fail(new Error(`${name} took longer than ${ms / 1000} s`)), ms);
   });
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
-export async function runAll(filter) {
+/** `filter`: a part of the names that are run; `isSoak`: the long tests, and no others. */
+export async function runAll(filter, { isSoak = false } = {}) {
   const began = Date.now();
   const server = new Server();
   await server.start();
@@ -40,17 +50,18 @@ export async function runAll(filter) {
   const pages = new Pages(browser, front.address, server.token);
   const failed = [];
   const leftOut = [];
-  const chosen = tests.filter(({ name }) => !filter || name.includes(filter));
+  const chosen = tests.filter(({ name, isLong }) => isLong === isSoak && (!filter || name.includes(filter)));
   try {
     for (const prepare of preparations) await prepare({ server });
-    for (const { name, run } of chosen) {
+    for (const one of chosen) {
+      const { name, run } = one;
       const at = Date.now();
       try {
         let left = null;
         const skip = (reason) => {
           left = reason;
         };
-        await limited(run({ server, front, pages, skip }), name);
+        await limited(run({ server, front, pages, skip }), one);
         if (left) leftOut.push(name);
         console.log(left ? `LEFT OUT: ${name}: ${left}` : `ok    ${((Date.now() - at) / 1000).toFixed(1)} s  ${name}`);
       } catch (error) {
@@ -66,7 +77,9 @@ export async function runAll(filter) {
     await front.close();
     await server.remove();
   }
-  console.log(`${chosen.length - failed.length - leftOut.length} of ${chosen.length} passed, ${leftOut.length} left out, in ${((Date.now() - began) / 1000).toFixed(0)} s`);
+  const seconds = (Date.now() - began) / 1000;
+  console.log(`${chosen.length - failed.length - leftOut.length} of ${chosen.length} passed, ${leftOut.length} left out, in ${seconds.toFixed(0)} s${isSoak || filter ? "" : ` (budget ${BUDGET_S} s)`}`);
+  if (!isSoak && !filter && seconds > BUDGET_S) console.log(`OVER BUDGET: the tests took ${(seconds - BUDGET_S).toFixed(0)} s longer than their ${BUDGET_S} s; make some shorter, or soak tests`);
   return failed.length === 0 && chosen.length > 0;
 }
 

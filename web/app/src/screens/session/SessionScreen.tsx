@@ -15,11 +15,11 @@ import { Chat } from "./Chat.tsx";
 import { ConnectionNotice } from "./ConnectionNotice.tsx";
 import { SessionHeader } from "./SessionHeader.tsx";
 
-const Changes = lazy(() => import("../workspace/Changes.tsx").then((module) => module.Changes));
-const Files = lazy(() => import("../workspace/Files.tsx").then((module) => module.Files));
-const TerminalPanel = lazy(() => import("../workspace/TerminalPanel.tsx").then((module) => module.TerminalPanel));
-const GraphPanel = lazy(() => import("../graph/GraphPanel.tsx").then((module) => module.GraphPanel));
-const Timeline = lazy(() => import("../timeline/Timeline.tsx").then((module) => module.Timeline));
+const Changes = lazy(() => import("../workspace/Changes.tsx"), "Changes");
+const Files = lazy(() => import("../workspace/Files.tsx"), "Files");
+const TerminalPanel = lazy(() => import("../workspace/TerminalPanel.tsx"), "TerminalPanel");
+const GraphPanel = lazy(() => import("../graph/GraphPanel.tsx"), "GraphPanel");
+const Timeline = lazy(() => import("../timeline/Timeline.tsx"), "Timeline");
 
 const TABS: Record<SessionTab, { label: string; icon: IconName }> = {
   chat: { label: "Chat", icon: "chat" },

@@ -187,7 +187,7 @@ function WorkspaceFailed({ status }: Props) {
               Create the worktree again
             </Button>
           )}
-          <Retry status={status} />
+          <Retry status={status} isSecond={canRepair} />
           <Button onClick={() => newSession(status)}>New session</Button>
         </>
       }
