@@ -132,12 +132,22 @@ test("images for an agent that takes none: said so, edited with its image and wi
   noErrors(page);
 });
 
-test("settings: tokens, executors, agents, verify", async ({ pages }) => {
-  const page = await pages.open("#/settings");
+test("settings: tokens, executors, agents, verify", async ({ server, pages }) => {
+  // One executor to be listed.
+  const id = await server.session({ agent_profile_id: "echo" });
+  await server.prompt(id, "hello");
+  await server.until(id, (status) => status.status === "idle" && status.last_outcome === "completed");
+  const page = await pages.open("#/settings", { context: await pages.context({ permissions: ["clipboard-read", "clipboard-write"] }) });
   await page.getByRole("button", { name: "Verify now" }).click();
   await card(page, "verify").getByText(/logs are whole/).waitFor({ timeout: 20_000 });
   await page.getByRole("link", { name: "Agents" }).click();
-  await page.getByText("not installed").first().waitFor();
+  const agent = (name) => page.locator("li.card").filter({ has: page.getByText(name, { exact: true }) });
+  const missing = page.locator("li.card").filter({ has: page.getByText("not installed", { exact: true }) }).filter({ has: page.locator(".command") }).first();
+  await missing.getByText("Install it, then it appears here").waitFor();
+  await agent("Demo").getByText("Check it, log in").click();
+  await agent("Demo").getByRole("button", { name: "Copy: Log in to Demo" }).click();
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), "piton agents login demo");
+  await picture(page, "agents");
   await page.getByRole("link", { name: "Executors" }).click();
   await page.getByText("standalone").first().waitFor();
   await page.getByRole("link", { name: "Access tokens" }).click();

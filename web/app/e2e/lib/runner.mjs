@@ -20,7 +20,7 @@ export function soak(name, run) {
   tests.push({ name, run, isLong: true });
 }
 
-/** Done once, before the first test. */
+/** Done once, before the first test; `isChosen` says whether one whose name has a part in it is run. */
 export function before(prepare) {
   preparations.push(prepare);
 }
@@ -52,7 +52,8 @@ export async function runAll(filter, { isSoak = false } = {}) {
   const leftOut = [];
   const chosen = tests.filter(({ name, isLong }) => isLong === isSoak && (!filter || name.includes(filter)));
   try {
-    for (const prepare of preparations) await prepare({ server });
+    const isChosen = (part) => chosen.some(({ name }) => name.includes(part));
+    for (const prepare of preparations) await prepare({ server, isChosen });
     for (const one of chosen) {
       const { name, run } = one;
       const at = Date.now();

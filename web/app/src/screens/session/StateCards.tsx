@@ -6,6 +6,7 @@ import { agentName, agents } from "../../data/agents.ts";
 import { openNewSession } from "../../data/dialogs.ts";
 import { readable } from "../../lib/text.ts";
 import { Button, LinkButton } from "../../ui/Button.tsx";
+import { Command } from "../../ui/Command.tsx";
 import { Ago, Card, Elapsed } from "../../ui/parts.tsx";
 import { cardsOf, type CardName } from "./cards.ts";
 import { useLoginMethods } from "./login.ts";
@@ -149,7 +150,7 @@ function AgentFailed({ status, errorSeq }: Props & { errorSeq: number | null }) 
       {isMissing && agent?.install && (
         <>
           <p>Install it on the machine that Piton runs on, then retry:</p>
-          <pre class="command" tabIndex={0} aria-label="Command">{agent.install}</pre>
+          <Command text={agent.install} label={`Install ${agent.name}`} />
         </>
       )}
       {needsLogin && <p>Log in here, or with the agent's own command in a terminal, then retry. Files, git and the terminal keep working.</p>}
