@@ -33,6 +33,8 @@ test("a session opened while the server is away: reconnecting, and it loads by i
   try {
     await page.evaluate((hash) => { location.hash = hash; }, session(id));
     await card(page, "reconnecting").locator("visible=true").waitFor({ timeout: 10_000 });
+    await card(page, "away").waitFor();
+    await picture(page, "opened-away");
     assert.equal(await card(page, "load-failed").count(), 0);
   } finally {
     await server.start();
@@ -40,6 +42,7 @@ test("a session opened while the server is away: reconnecting, and it loads by i
   await page.locator('.message[data-role="agent"]', { hasText: "already there" }).waitFor({ timeout: 40_000 });
   await page.locator(".composer textarea").waitFor();
   await card(page, "reconnecting").waitFor({ state: "detached" });
+  assert.equal(await card(page, "away").count(), 0);
   noErrors(page);
 });
 
@@ -79,6 +82,8 @@ test("the server was upgraded under the page: it says so, and a part that is gon
   front.cut();
   await card(page, "reconnecting").locator("visible=true").waitFor({ timeout: 10_000 });
   front.restore();
+  // The network is back: no backoff is waited for.
+  await page.evaluate(() => dispatchEvent(new Event("online")));
   await card(page, "new-version").locator("visible=true").waitFor({ timeout: 40_000 });
   await picture(page, "new-version");
   await page.goto(`${pages.address}/${session(id, "changes")}`);

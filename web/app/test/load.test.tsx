@@ -1,6 +1,7 @@
 /** What is read again and again while agents work: one request at a time, and what comes is shown. */
 import { render } from "preact";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { homeConnection } from "../src/data/home.ts";
 import { type Loaded, useLoaded } from "../src/screens/workspace/load.ts";
 
 type Pending = { resolve: (value: string) => void; reject: (error: Error) => void };
@@ -63,6 +64,26 @@ describe("useLoaded", () => {
     pending[2]?.resolve("third");
     await drawn();
     expect([shown.value, shown.error]).toEqual(["third", null]);
+  });
+
+  it("reads again what failed while the server was away, when it is back", async () => {
+    const phase = (is: "reconnecting" | "live") => { homeConnection.value = { ...homeConnection.value, phase: is }; };
+    phase("reconnecting");
+    await show("a", "1");
+    pending[0]?.reject(new Error("away"));
+    await drawn();
+    expect([shown.error, pending.length]).toEqual(["away", 1]);
+    phase("live");
+    await drawn();
+    pending[1]?.resolve("there");
+    await drawn();
+    expect([shown.value, shown.error]).toEqual(["there", null]);
+    // What did not fail is not read again.
+    phase("reconnecting");
+    await drawn();
+    phase("live");
+    await drawn();
+    expect(pending.length).toBe(2);
   });
 
   it("asks no more when it is gone", async () => {

@@ -5,7 +5,7 @@ import { launch, Pages } from "./browser.mjs";
 import { Server } from "./server.mjs";
 
 const TEST_TIMEOUT_MS = 60_000;
-const LONG_TIMEOUT_MS = 300_000;
+const LONG_TIMEOUT_MS = 600_000;
 /** What all tests together may take of `make test`. */
 const BUDGET_S = 120;
 const tests = [];

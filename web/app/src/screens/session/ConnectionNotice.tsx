@@ -21,7 +21,7 @@ export function ConnectionNotice({ connection }: { connection: ConnectionState }
     <p class="notice" role="status" data-card="reconnecting">
       <span>
         {phase === "connecting" ? "Connecting" : "Reconnecting"}
-        {isOffline ? ": this device is offline" : "…"} <span class="numeric">{elapsed(lasted / 1000)}</span>. The agent keeps working on the server.
+        {isOffline ? " (this device is offline)" : "…"} <span class="numeric">{elapsed(lasted / 1000)}</span>. The agent keeps working on the server.
       </span>
     </p>
   );

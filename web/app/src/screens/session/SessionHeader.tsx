@@ -1,6 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { api } from "../../data/actions.ts";
 import { agentName } from "../../data/agents.ts";
+import { list } from "../../data/home.ts";
 import type { OpenSession } from "../../data/session.ts";
 import { folderOf, isClosed, isInterrupted, markOf, TASK_STATES, titleOf } from "../../data/states.ts";
 import { plural } from "../../lib/format.ts";
@@ -20,7 +21,7 @@ import { panelState } from "./cards.ts";
 export function SessionHeader({ session }: { session: OpenSession }) {
   const status = session.status.value;
   const [isRenaming, setRenaming] = useState(false);
-  if (!status) return <header class="session-header" />;
+  if (!status) return <Unloaded id={session.id} />;
   const { modes, models } = session.view.value.agent;
   const task = session.task.value;
   const worker = status.graph ? `Graph ${status.graph}` : agentName(status.agent_profile_id);
@@ -28,9 +29,7 @@ export function SessionHeader({ session }: { session: OpenSession }) {
   const run = session.view.value.run;
   return (
     <header class="session-header">
-      <a class="button back" data-look="plain" data-size="icon" href="#/" aria-label="Back to all sessions" title="Back to all sessions">
-        <Icon name="back" />
-      </a>
+      <Back />
       <div class="grow">
         <h1 class="row">
           <Mark {...markOf(status)} />
@@ -65,6 +64,25 @@ export function SessionHeader({ session }: { session: OpenSession }) {
       <RunButtons session={session} />
       <Menu label="More actions" icon="more" items={actions(session, () => setRenaming(true))} />
       {isRenaming && <Rename session={session} onClose={() => setRenaming(false)} />}
+    </header>
+  );
+}
+
+function Back() {
+  return (
+    <a class="button back" data-look="plain" data-size="icon" href="#/" aria-label="Back to all sessions" title="Back to all sessions">
+      <Icon name="back" />
+    </a>
+  );
+}
+
+/** Before the session is there: what the list says of it, and the way back. */
+function Unloaded({ id }: { id: string }) {
+  const listed = list.value.sessions.find((one) => one.session_id === id);
+  return (
+    <header class="session-header">
+      <Back />
+      {listed && <div class="grow"><h1 class="truncate">{titleOf(listed)}</h1></div>}
     </header>
   );
 }

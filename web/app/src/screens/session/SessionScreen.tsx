@@ -47,6 +47,7 @@ function Loaded({ session, tab }: { session: OpenSession; tab: SessionTab }) {
   useEffect(() => {
     document.title = visible(`${title} · Piton`);
   }, [title]);
+  const isAway = status === null && session.connection.value.phase === "reconnecting";
   if (session.load.value === "failed") return <Failed session={session} />;
   return (
     <main class="session" id="main" aria-label={title}>
@@ -55,10 +56,19 @@ function Loaded({ session, tab }: { session: OpenSession; tab: SessionTab }) {
       <div class="session-notices"><AppNotices /></div>
       <ConnectionNotice connection={session.connection.value} />
       <div class="session-body">
-        {tab !== "chat" ? <Panel session={session} tab={tab} /> : isGraph ? <GraphPanel session={session} /> : <Chat session={session} />}
+        {isAway ? <Away /> : tab !== "chat" ? <Panel session={session} tab={tab} /> : isGraph ? <GraphPanel session={session} /> : <Chat session={session} />}
       </div>
       <Tabs id={session.id} tab={tab} place="bottom" isGraph={isGraph} />
     </main>
+  );
+}
+
+function Away() {
+  return (
+    <div class="empty" data-card="away">
+      <h2>The server does not answer yet</h2>
+      <p>The session appears here by itself when it does. Nothing of it is lost: it is kept on the server.</p>
+    </div>
   );
 }
 

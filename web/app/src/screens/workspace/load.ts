@@ -1,5 +1,6 @@
 // Something that is read from the server, can be read again, and says why it could not be.
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { homeConnection } from "../../data/home.ts";
 import { OneAtATime } from "../../lib/one-at-a-time.ts";
 import { sentenceOf } from "../../ui/toasts.ts";
 
@@ -27,6 +28,11 @@ export function useLoaded<T>(key: string, read: () => Promise<T>, version = ""):
     return () => own.end();
   }, [key]);
   useEffect(() => reads.current?.want(), [key, version, asked]);
+  // What failed while the server was away is read again when it is back.
+  const isLive = homeConnection.value.phase === "live";
+  useEffect(() => {
+    if (isLive && state.error !== null) reads.current?.want();
+  }, [isLive]);
   const reload = useCallback(() => setAsked((before) => before + 1), []);
   return { ...state, reload };
 }
