@@ -73,7 +73,6 @@ soak: setup ## The long loops: 110,000 seeds, 3,000 kills of real processes, 1,0
 	cargo build --profile dist -p piton-cli
 	TESTED_PITON=$(CURDIR)/target/dist/piton cargo test --release -p piton-cli --test it -- server::
 	cargo test --release -p piton-graph --test it -- --ignored --nocapture
-	cd web && npm ci --no-audit --no-fund --loglevel=error && npm run --silent soak:run -w client
 	cargo build -p piton-cli
 	@scripts/web soak
 
