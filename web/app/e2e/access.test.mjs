@@ -127,7 +127,7 @@ test("images for an agent that takes none: said so, edited with its image and wi
   await page.locator(".toast", { hasText: "Blind takes no images" }).waitFor();
   await box.press("Enter");
   await refused.getByRole("button", { name: "Send without the image" }).click();
-  await page.locator('.message[data-role="user"]', { hasText: "what is on this picture?" }).waitFor();
+  await page.locator('.message[data-role="user"]:not([data-sending])', { hasText: "what is on this picture?" }).waitFor();
   await refused.waitFor({ state: "detached" });
   noErrors(page);
 });
