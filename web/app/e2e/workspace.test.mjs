@@ -106,22 +106,29 @@ test("two agents that stream: their diffs are shown, and git is asked only when 
   const ids = [];
   for (const agent_profile_id of ["demo", "second"]) {
     const id = await server.session({ agent_profile_id, title: "Streams", repo, task_id });
-    await server.prompt(id, "file a.txt two\\n\nstream 150 20\nfile a.txt three\\n\nstream 50 20");
+    await server.prompt(id, "file a.txt two\\n");
+    await server.until(id, (status) => status.status === "idle" && status.last_outcome === "completed");
     ids.push(id);
   }
-  for (const id of ids) await server.until(id, (status) => status.status === "running");
   const page = await pages.open("#/");
   const asked = [];
   page.on("request", (request) => /\/git\//.test(request.url()) && asked.push(request.url()));
   await page.goto(`${pages.address}/#/task/${task_id}`);
-  // While they stream: each word is a change of the list.
   await page.locator('.diff tr[data-kind="add"]', { hasText: "two" }).nth(1).waitFor();
-  assert.ok((await Promise.all(ids.map((id) => server.status(id)))).some((status) => status.status === "running"), "the diffs came while they streamed");
-  await page.locator('.diff tr[data-kind="add"]', { hasText: "three" }).nth(1).waitFor();
+  // They stream until they are cancelled, and each word is a change of the list: what is shown is shown meanwhile.
+  for (const id of ids) await server.prompt(id, "stream 100 20\nfile a.txt three\\n\nstream 10000 20");
+  await page.locator('.diff tr[data-kind="add"]', { hasText: "three" }).nth(1).waitFor({ timeout: 30_000 });
+  const words = async () => (await Promise.all(ids.map((id) => server.status(id)))).map((status) => status.last_seq);
+  const before = await words();
+  const many = (now) => now.every((seq, at) => seq > before[at] + 20);
+  for (const end = Date.now() + 20_000; !many(await words()); ) {
+    assert.ok(Date.now() < end, "they still stream");
+    await new Promise((done) => setTimeout(done, 200));
+  }
+  for (const id of ids) await server.call("POST", `/sessions/${id}/cancel`);
   for (const id of ids) await server.until(id, (status) => status.status === "idle");
-  await page.waitForTimeout(500);
-  // For each: the first reading, the second edit, the end of the run, each with git's status and the diff.
-  assert.ok(asked.length <= 20, `${asked.length} requests to git`);
+  // For each: the first reading, the run's begin, the edit, its end; each reading is git's status and the diff.
+  assert.ok(asked.length <= 30, `${asked.length} requests to git`);
   noErrors(page);
 });
 
