@@ -54,7 +54,7 @@ pub(crate) fn lines(request: &PermissionRequest) -> Vec<Line> {
 /// What the arguments say that is not on the screen yet.
 fn push_arguments(request: &PermissionRequest, lines: &mut Vec<Line>) {
     let is_shown = |key: &str, value: &Value| {
-        let is_command = request.command.is_some() && matches!(key, "command" | "cmd" | "script");
+        let is_command = request.is_command_argument(key);
         let of_diff = |diff: &Diff| {
             let text = value.as_str();
             text == Some(&diff.new_text)
@@ -146,6 +146,29 @@ mod tests {
                 "    }"
             ]
         );
+    }
+
+    #[test]
+    fn a_command_hides_no_other_argument() {
+        let asked = |arguments: &Value| {
+            text(
+                &json!({"toolCall": {"title": "Tidy up", "kind": "execute", "rawInput": arguments}}),
+            )
+        };
+        assert_eq!(
+            asked(&json!({"command": "git status", "script": "rm -rf ~"})),
+            ["? Tidy up", "  $ git status", "  script: rm -rf ~"]
+        );
+        assert_eq!(asked(&json!({"cmd": "ls", "script": " ls"})), ["? Tidy up", "  $ ls"]);
+        let program = ["? Tidy up", "  $ ./sh -c ls"];
+        assert_eq!(asked(&json!({"command": ["./sh", "-c", "ls"]})), program);
+        // One said in the call, one in the question.
+        let question = json!({"call": {"name": "run", "rawInput": {"command": "git status"}},
+            "toolCall": {"title": "Tidy up", "rawInput": {"cmd": "rm -rf ~"}}});
+        let lines = text(&question);
+        for command in ["git status", "rm -rf ~"] {
+            assert!(lines.iter().any(|line| line.contains(command)), "{lines:?}");
+        }
     }
 
     #[test]

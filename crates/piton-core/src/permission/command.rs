@@ -14,25 +14,62 @@ pub(super) fn is_operator(c: char) -> bool {
     c.is_control() && c != '\t' || matches!(c, '&' | ';' | '|' | '<' | '>' | '(' | ')' | '$' | '`')
 }
 
-/// The command line that arguments ask for: a text, or a list of words. Several command lines are one line
-/// each.
-pub(super) fn of_arguments(arguments: &Value) -> Option<String> {
-    let words = |value: &Value| -> Option<Vec<String>> {
-        value.as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect()
+/// Arguments that say a command: a text or a list of words; `commands` has a list of command lines.
+const KEYS: [&str; 4] = ["command", "cmd", "script", "commands"];
+/// Folders whose shells are taken for what their name says.
+const SHELL_FOLDERS: [&str; 4] = ["/bin/", "/usr/bin/", "/usr/local/bin/", "/opt/homebrew/bin/"];
+
+/// The command that arguments ask for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// The first that they say.
+    pub(super) line: Option<String>,
+    /// Those that differ from it.
+    pub(super) others: Vec<String>,
+    /// They say several that differ, or one that cannot be read.
+    pub(super) is_ambiguous: bool,
+}
+
+/// The command line that arguments ask for. Which of several arguments a tool would run is not known.
+pub(super) fn of_arguments(arguments: &Value) -> Asked {
+    let is_said = |key: &&&str| arguments.get(**key).is_some_and(is_said);
+    let lines: Vec<_> =
+        KEYS.iter().filter(is_said).map(|key| of_argument(arguments, key)).collect();
+    let line = lines.iter().flatten().next().cloned();
+    let is_ambiguous = line.is_some() && lines.iter().any(|other| *other != line);
+    let others = lines.into_iter().filter(|other| *other != line).flatten().collect();
+    Asked { line, others, is_ambiguous }
+}
+
+fn is_said(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(list) => !list.is_empty(),
+        _ => true,
+    }
+}
+
+/// The command line that one of the arguments says, with the words that are beside it.
+pub(super) fn of_argument(arguments: &Value, key: &str) -> Option<String> {
+    if !KEYS.contains(&key) {
+        return None;
+    }
+    let rest = match arguments.get("args").filter(|rest| is_said(rest)) {
+        Some(rest) => words(rest)?,
+        None => Vec::new(),
     };
-    let command = ["command", "cmd", "script"].iter().find_map(|key| arguments.get(key));
-    let Some(command) = command else {
-        let lines = words(arguments.get("commands")?).filter(|lines| !lines.is_empty())?;
-        return Some(lines.join("\n").trim().to_owned());
-    };
-    let rest = arguments.get("args").and_then(words).unwrap_or_default();
-    match command {
+    match arguments.get(key)? {
+        lines if key == "commands" => {
+            let lines = words(lines).filter(|lines| !lines.is_empty() && rest.is_empty())?;
+            Some(lines.join("\n").trim().to_owned())
+        }
         Value::String(text) if rest.is_empty() => Some(text.trim().to_owned()),
         Value::String(text) => Some(joined(&[vec![text.clone()], rest].concat())),
         list => {
             let list = [words(list)?, rest].concat();
             if let [shell, flag, script] = list.as_slice()
-                && SHELLS.contains(&base_name(shell))
+                && is_known_shell(shell)
                 && is_script_flag(flag)
             {
                 return Some(script.trim().to_owned());
@@ -40,6 +77,17 @@ pub(super) fn of_arguments(arguments: &Value) -> Option<String> {
             (!list.is_empty()).then(|| joined(&list))
         }
     }
+}
+
+fn words(value: &Value) -> Option<Vec<String>> {
+    value.as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect()
+}
+
+/// A program of that name elsewhere may be anything.
+fn is_known_shell(program: &str) -> bool {
+    let name = base_name(program);
+    let folder = &program[..program.len() - name.len()];
+    SHELLS.contains(&name) && (folder.is_empty() || SHELL_FOLDERS.contains(&folder))
 }
 
 fn base_name(program: &str) -> &str {
@@ -95,7 +143,7 @@ pub(super) fn parts(command: &str) -> Vec<String> {
 }
 
 /// The words of a command that may be paths.
-pub(super) fn words(command: &str) -> impl Iterator<Item = &str> {
+pub(super) fn path_words(command: &str) -> impl Iterator<Item = &str> {
     let ends = |c: char| c.is_whitespace() || is_operator(c) || matches!(c, '=' | '"' | '\'');
     command.split(ends).filter(|word| !word.is_empty())
 }
@@ -126,8 +174,35 @@ mod tests {
             (json!({"commands": [{"command": "a"}]}), None),
             (json!({"commands": []}), None),
             (json!({"path": "x"}), None),
+            (json!({"command": ["/bin/sh", "-c", "a"]}), Some("a")),
+            (json!({"command": ["./sh", "-c", "a"]}), Some("./sh -c a")),
+            (json!({"command": null, "cmd": "a", "script": "a "}), Some("a")),
         ] {
-            assert_eq!(of_arguments(&arguments).as_deref(), command, "{arguments}");
+            let line = command.map(str::to_owned);
+            let asked = Asked { line, ..Asked::default() };
+            assert_eq!(of_arguments(&arguments), asked, "{arguments}");
+        }
+    }
+
+    #[test]
+    fn several_commands_that_differ_are_ambiguous() {
+        for arguments in [
+            json!({"command": "git status", "script": "rm -rf ~"}),
+            json!({"command": "git status", "cmd": ["rm", "x"]}),
+            json!({"command": "git status", "commands": ["git status", "rm x"]}),
+            json!({"command": "git status", "script": {"run": "rm x"}}),
+            json!({"command": "git status", "cmd": ["rm", 1]}),
+        ] {
+            let Asked { line, is_ambiguous, .. } = of_arguments(&arguments);
+            assert_eq!((line.as_deref(), is_ambiguous), (Some("git status"), true), "{arguments}");
+        }
+        // What words there are is not known.
+        for arguments in [
+            json!({"command": "git", "args": "push"}),
+            json!({"command": "git", "args": [1]}),
+            json!({"commands": ["git"], "args": ["push"]}),
+        ] {
+            assert_eq!(of_arguments(&arguments).line, None, "{arguments}");
         }
     }
 

@@ -58,9 +58,13 @@ pub struct PermissionRequest {
     pub options: Vec<PermissionOption>,
     /// How many bytes of the request are missing here; 0: it is whole.
     pub missing_bytes: u64,
-    /// The question and the tool call do not say the same command.
+    /// Which command it is cannot be told: the question and the tool call, or several arguments, do
+    /// not say the same.
     #[serde(skip)]
     pub(super) is_ambiguous: bool,
+    /// The commands that are said beside `command`.
+    #[serde(skip)]
+    pub(super) other_commands: Vec<String>,
 }
 
 impl PermissionRequest {
@@ -126,16 +130,36 @@ impl PermissionRequest {
     }
 
     fn hear_arguments(&mut self, said: &Value) {
-        if let Some(command) = command::of_arguments(said) {
-            self.is_ambiguous |= self.command.as_ref().is_some_and(|before| *before != command);
-            self.command = Some(command);
-        }
+        self.hear_command(command::of_arguments(said));
         match (&mut self.arguments, said) {
             (Value::Object(arguments), Value::Object(said)) => {
                 arguments.extend(said.iter().map(|(key, value)| (key.clone(), value.clone())));
             }
             (arguments, said) => *arguments = said.clone(),
         }
+        // What was said bit by bit may say more than its parts.
+        let together = command::of_arguments(&self.arguments);
+        self.is_ambiguous |= together.is_ambiguous;
+        if !together.is_ambiguous {
+            self.hear_command(together);
+        }
+    }
+
+    fn hear_command(&mut self, asked: command::Asked) {
+        self.is_ambiguous |= asked.is_ambiguous;
+        self.other_commands.extend(asked.others);
+        if let Some(line) = asked.line
+            && self.command.as_ref() != Some(&line)
+        {
+            let before = self.command.replace(line);
+            self.is_ambiguous |= before.is_some();
+            self.other_commands.extend(before);
+        }
+    }
+
+    /// Whether this argument says nothing but the command.
+    pub fn is_command_argument(&self, key: &str) -> bool {
+        self.command.is_some() && command::of_argument(&self.arguments, key) == self.command
     }
 
     fn readable_title(&self, question: &Value) -> String {
@@ -230,7 +254,7 @@ impl PermissionRequest {
 /// A title that says nothing which is not said elsewhere.
 fn is_bare(title: &str, request: &PermissionRequest) -> bool {
     let is_name = request.tool.as_deref() == Some(title) || request.kind.as_deref() == Some(title);
-    is_name || request.locations.iter().any(|location| location.path == title)
+    is_name || request.paths().iter().any(|path| path == title)
 }
 
 fn is_said(value: &Value) -> bool {

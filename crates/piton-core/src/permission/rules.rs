@@ -177,6 +177,11 @@ impl Rules {
         rule.and_then(|rule| rule.name.clone()).unwrap_or_else(|| format!("rule {number}"))
     }
 
+    /// What a rule is for.
+    pub fn action(&self, number: usize) -> Option<Action> {
+        number.checked_sub(1).and_then(|at| self.0.get(at)).map(|rule| rule.action)
+    }
+
     /// Decides about a request. Pure: the same rules and the same request give the same ruling.
     pub fn decide(&self, subject: &Subject<'_>) -> RuleDecision {
         let applies = |rule: &&(usize, &Rule)| rule.1.applies_to(subject);
@@ -258,15 +263,14 @@ impl Rule {
         let is_command = self.command.as_ref().is_none_or(|pattern| {
             // Agents that say no command say it in the title.
             let title = Some(&request.title).filter(|_| request.executes());
-            let commands = request.command.iter().chain(title);
+            let commands = request.command.iter().chain(&request.other_commands).chain(title);
             let mut parts = commands.flat_map(|command| command::parts(command));
             parts.any(|part| matches(pattern, &part, |_| true))
         });
         let is_path = self.path.as_ref().is_none_or(|pattern| {
             let mut paths = request.paths();
-            paths.extend(
-                request.command.iter().flat_map(|line| command::words(line)).map(str::to_owned),
-            );
+            let commands = request.command.iter().chain(&request.other_commands);
+            paths.extend(commands.flat_map(|line| command::path_words(line)).map(str::to_owned));
             paths.iter().any(|path| {
                 let normal = normal_path(path, subject.folder);
                 is_meant(pattern, normal.as_deref().unwrap_or(path), subject.folder)
@@ -481,6 +485,37 @@ mod tests {
         let request = edits("/anywhere");
         let nowhere = Subject { request: &request, agent: None, folder: None };
         assert_eq!(rules.decide(&nowhere).action, Action::Ask);
+    }
+
+    /// Which of two commands a tool would run is not known.
+    #[test]
+    fn a_command_beside_another_one_is_not_allowed() {
+        let rules = [command(Action::Allow, "git *"), command(Action::Allow, "git")];
+        let two = |call: &Value, asked: &Value| {
+            let options = json!([{"optionId": "once", "kind": "allow_once"}]);
+            let call = json!({"name": "run", "kind": "execute", "rawInput": call});
+            let asked = json!({"toolCall": {"rawInput": asked}, "call": call, "options": options});
+            ruling(&rules, &PermissionRequest::new(&asked, []))
+        };
+        let git = json!({"command": "git status"});
+        assert_eq!(two(&git, &git).action, Action::Allow);
+        for (call, asked) in [
+            (&Value::Null, json!({"command": "git status", "script": "rm -rf ~"})),
+            (&git, json!({"cmd": "rm -rf ~"})),
+            (&git, json!({"cmd": "git log"})),
+            (&json!({"script": "rm -rf ~"}), git.clone()),
+            (&json!({"command": "git"}), json!({"args": ["-c", "core.pager=rm"]})),
+        ] {
+            assert_eq!(two(call, &asked).action, Action::Ask, "{call} {asked}");
+        }
+        let beside = json!({"command": "git status", "script": "rm -rf ~"});
+        assert_eq!(two(&Value::Null, &beside).unsure, Some(AskReason::Unreadable));
+        // What forbids looks at each of them.
+        let other = json!({"command": "git status", "script": "rm -rf ~"});
+        let other = request(&json!({"kind": "execute", "rawInput": other}));
+        assert_eq!(action(&[command(Action::Deny, "rm *")], &other), Action::Deny);
+        let program = json!({"command": ["/tmp/x/bash", "-c", "git status"]});
+        assert_eq!(two(&Value::Null, &program).action, Action::Ask);
     }
 
     /// A rule about paths says nothing about what a command does.
