@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::canonical;
 use crate::decide::Refusal;
 use crate::event::{RequestAccepted, Seq};
-use crate::limits::{REQUEST_KEPT_FOR, REQUESTS_KEPT};
+use crate::limits::REQUESTS_KEPT;
 use crate::planted::{self, Bug};
 use crate::record::NewRecord;
 use crate::time::Timestamp;
@@ -78,9 +78,7 @@ impl Requests {
 
     pub(crate) fn taken(&mut self, seq: Seq, at: Timestamp, e: &RequestAccepted) {
         let (Some(key), Some(digest)) = (&e.key, &e.digest) else { return };
-        if self.0.len() >= REQUESTS_KEPT {
-            self.0.retain(|_, taken| taken.at.after(REQUEST_KEPT_FOR) > at);
-        }
+        // For how long one counts, the reader says: settings do not change what a log comes to.
         if self.0.len() >= REQUESTS_KEPT
             && let Some((oldest, _)) = self.0.iter().min_by_key(|(_, taken)| taken.seq)
         {
@@ -113,6 +111,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::limits::REQUEST_KEPT_FOR;
 
     fn request(key: &str, body: &Value) -> Request {
         let key = Some(Key::new("key_1", "/tasks", key, body));
@@ -148,6 +147,25 @@ mod tests {
             Ok(None)
         );
         assert_ne!(Key::new("a", "bc", "", &body), Key::new("ab", "c", "", &body));
+    }
+
+    #[test]
+    fn a_key_counts_for_as_long_as_the_settings_say_however_many_there_are() {
+        let mut requests = Requests::default();
+        let day = i64::try_from(REQUEST_KEPT_FOR.as_millis()).unwrap();
+        let week = 7 * REQUEST_KEPT_FOR;
+        for seq in 1..REQUESTS_KEPT as u64 {
+            taken(&mut requests, seq, 0, request(&seq.to_string(), &Value::Null));
+        }
+        // Two days later.
+        for seq in [600, 601] {
+            taken(&mut requests, seq, 2 * day, request(&seq.to_string(), &Value::Null));
+        }
+        let now = Timestamp::from_millis(2 * day);
+        let find = |key: &str, for_span| requests.find(&request(key, &Value::Null), now, for_span);
+        assert_eq!(find("2", week), Ok(Some(2)));
+        assert_eq!(find("2", REQUEST_KEPT_FOR), Ok(None));
+        assert_eq!(find("1", week), Ok(None), "it had to make room");
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::turns::{KeptConversation, OpenRestore, Turns};
 use crate::worktree::Worktree;
 
 /// Raised whenever the fold makes another state of the same records: older snapshots are replayed.
-pub const PROJECTOR_VERSION: u32 = 16;
+pub const PROJECTOR_VERSION: u32 = 17;
 
 /// Everything that follows from a session's records.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -5,7 +5,6 @@ use std::time::Duration;
 use piton_core::content::PromptContent;
 use piton_core::decide::{Command, IfBusy, Message, Prompt, QueuePosition, Refusal};
 use piton_core::id::{SessionId, TokenId, WaitId};
-use piton_core::limits::QUEUED_PROMPTS_MAX;
 use piton_core::overview::OpenWait;
 use piton_core::permission::normal_answer;
 use piton_core::token::{NewToken, ResumeToken};
@@ -130,7 +129,7 @@ impl Engine {
                 let (run_id, message_id) = (self.ids().run()?, self.ids().message()?);
                 let message = Message { message_id, content };
                 let (if_busy, position) = (IfBusy::Queue, QueuePosition::First);
-                let queue_max = QUEUED_PROMPTS_MAX;
+                let queue_max = self.settings().limits.queued_prompts;
                 let prompt = Prompt { run_id, message, if_busy, position, queue_max };
                 Command::AnswerWithMessage { wait_id, fresh, answer, prompt }
             }
