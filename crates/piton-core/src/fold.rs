@@ -113,6 +113,7 @@ impl State {
             | Event::CheckpointDamaged(_)
             | Event::ToolUpdated(_)
             | Event::PermissionDecided(_)
+            | Event::PermissionAsked(_)
             | Event::AgentHistoryDiverged(_)
             | Event::StatusDerived(_)
             | Event::TaskCreated(_)

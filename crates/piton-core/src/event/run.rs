@@ -7,7 +7,7 @@ use super::values::{TokenPurpose, WaitDeadline, WaitKind};
 use crate::code::AnyCode;
 use crate::id::{BootId, MessageId, RunId, TokenId, WaitId};
 use crate::interruption::Activity;
-use crate::permission::Action;
+use crate::permission::{Action, AskReason};
 use crate::reason::Reason;
 use crate::time::Timestamp;
 
@@ -88,6 +88,18 @@ records! {
         /// The rule's name, or its number.
         rule: String,
         option_id: String,
+    } content [];
+    /// A standing rule matches a permission request and leaves it to a person, in the batch of the request:
+    /// an `ask` rule, or a rule that allows or forbids only what it can be sure of.
+    PermissionAsked = "permission.asked" {
+        run_id: RunId,
+        wait_id: WaitId,
+        /// What the rule is for: `ask`, or what it would have answered.
+        action: Action,
+        /// The rule's name, or its number.
+        rule: String,
+        /// Why a rule that allows or forbids did not answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<AskReason>,
     } content [];
 
     /// A resume token was created.

@@ -466,6 +466,7 @@ fn free_fields(event: &Event) -> Free {
         }
         Event::RunWaiting(_) => Free::Fields(&["reject_options"]),
         Event::PermissionDecided(_) => Free::Fields(&["rule", "option_id"]),
+        Event::PermissionAsked(_) => Free::Fields(&["rule"]),
         Event::AuditRecorded(_) => Free::Fields(&["action", "target"]),
         Event::WorkspacePlanned(_) | Event::WorkspacePrepared(_) => {
             Free::Fields(&["path", "repository", "base"])

@@ -9,7 +9,7 @@ use piton_core::decide::{
     Command, IfBusy, Import, Message, Probe, Prompt, QueuePosition, Refusal, asks,
 };
 use piton_core::event::{Event, WaitKind};
-use piton_core::permission::{Action, Rule, Rules};
+use piton_core::permission::{Action, AskReason, Rule, Rules};
 use piton_core::spool::{ENTRY_VERSION, Entry, Fact, Pos};
 use piton_core::state::Effect;
 use piton_core::status::Name;
@@ -73,6 +73,15 @@ fn decided(world: &World) -> Vec<(String, Action, String, String)> {
         _ => None,
     });
     decided.collect()
+}
+
+/// The rules that left a request to a person: what they are for, their names, and why.
+fn asked(world: &World) -> Vec<(Action, String, Option<AskReason>)> {
+    let asked = world.log.iter().filter_map(|record| match record.event() {
+        Ok(Event::PermissionAsked(e)) => Some((e.action, e.rule, e.reason)),
+        _ => None,
+    });
+    asked.collect()
 }
 
 /// Wants to show: wait, decision and answer are one batch, and the answer is an effect for the agent.
@@ -140,21 +149,31 @@ fn what_is_not_decided_is_asked() {
     truncated["missing_bytes"] = 7.into();
     let mut always = asks_to_run("git status");
     always["options"] = json!([{"option_id": "always", "kind": "allow_always"}]);
-    for question in [
-        asks_to_run("ls"),
-        asks_to_run("git status && ls"),
-        asks_to_run("git push"),
-        truncated,
-        always,
-        json!({"toolCall": {"kind": "execute", "title": "git status"},
-            "options": asks_to_run("")["options"]}),
-        json!("git status"),
-        Value::Null,
+    let by_allow = |reason| Some((Action::Allow, "allow git *", Some(reason)));
+    for (question, rule) in [
+        (asks_to_run("ls"), None),
+        (asks_to_run("git status && ls"), by_allow(AskReason::Compound)),
+        (asks_to_run("git push"), Some((Action::Ask, "ask git push*", None))),
+        (truncated, by_allow(AskReason::Truncated)),
+        (always, by_allow(AskReason::NoOption)),
+        (
+            json!({"toolCall": {"kind": "execute", "title": "git status"},
+                "options": asks_to_run("")["options"]}),
+            None,
+        ),
+        (json!("git status"), None),
+        (Value::Null, None),
     ] {
         let mut world = begun();
-        world.done(import(1, "wait_1", question.clone(), &allow));
+        let kinds = world.done(import(1, "wait_1", question.clone(), &allow));
         assert_eq!(world.named().0, Name::Waiting, "{question}");
         assert_eq!(decided(&world), []);
+        // The rule is named in the batch of the request: no write of its own.
+        let rule = rule.map(|(action, rule, reason)| (action, rule.to_owned(), reason));
+        assert_eq!(asked(&world), Vec::from_iter(rule.clone()), "{question}");
+        let named = rule.is_some().then_some("permission.asked");
+        let expected = ["token.minted", "run.waiting"].into_iter().chain(named);
+        assert_eq!(kinds, expected.chain(["spool.imported"]).collect::<Vec<_>>());
     }
 }
 

@@ -102,6 +102,13 @@ fn rules_answer_what_they_know_and_nothing_else() {
     assert_eq!(permission["options"][1]["option_id"], "reject_once");
     let path = format!("/api/v1/waits/{}", wait["wait_id"].as_str().unwrap());
     assert_eq!(world.get(&path).good()["permission"], *permission);
+    // The log says which rule left it to a person, and why.
+    let records = world.records(&session);
+    let asked = records.iter().rfind(|record| record["kind"] == "permission.asked").unwrap();
+    assert_eq!(
+        (&asked["wait_id"], &asked["action"], &asked["rule"], &asked["reason"]),
+        (&wait["wait_id"], &json!("allow"), &json!("touching"), &json!("compound"))
+    );
     assert_eq!(world.get("/api/v1/waits/wait_none").code(), "wait_not_found");
     // The server's death changes nothing about what is open, or decided.
     world.kill();

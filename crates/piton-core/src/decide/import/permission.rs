@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{IMPORT_CONTENT_BYTES_MAX, Importing};
 use crate::decide::{Context, Wait, wait};
-use crate::event::{PermissionDecided, WaitKind};
+use crate::event::{PermissionAsked, PermissionDecided, WaitKind};
 use crate::id::{RunId, WaitId};
 use crate::limits::REATTACH_GRACE;
 use crate::permission::{PermissionRequest, Subject, capped};
@@ -51,8 +51,9 @@ impl Importing<'_> {
         self.updated(cx, run_id, "question", json!({"wait_id": wait_id, "question": question}));
     }
 
-    /// Answers a permission request that a rule decides. The wait is new in this batch, so no request
-    /// is decided twice: after a crash either all of it is in the log or nothing.
+    /// Answers a permission request that a rule decides, and records the rule that leaves it to a person.
+    /// The wait is new in this batch, so no request is decided twice: after a crash either all of it is in
+    /// the log or nothing.
     fn rule(
         &mut self,
         cx: &Context,
@@ -73,12 +74,21 @@ impl Importing<'_> {
             agent: info.and_then(|info| info.agent_profile_id.as_deref()),
             folder: worktree.or_else(|| info.and_then(|info| info.working_dir.as_deref())),
         });
-        let (Some(number), Some(option_id)) = (ruling.number, ruling.option_id) else { return };
+        let Some(number) = ruling.number else { return };
+        let rule = self.rules.name(number);
+        let Some(option_id) = ruling.option_id else {
+            // Who looks for why they were asked finds the rule, too.
+            let action = self.rules.action(number).unwrap_or(ruling.action);
+            let reason = ruling.unsure;
+            let asked = PermissionAsked { run_id, wait_id, action, rule, reason };
+            self.push(NewRecord::new(cx.now, asked));
+            return;
+        };
         let decided = PermissionDecided {
             run_id,
             wait_id: wait_id.clone(),
             action: ruling.action,
-            rule: self.rules.name(number),
+            rule,
             option_id: option_id.clone(),
         };
         self.push(NewRecord::new(cx.now, decided));

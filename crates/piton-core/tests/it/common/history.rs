@@ -138,7 +138,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => probe.prop_map(Step::Recover),
         1 => any::<bool>().prop_map(Step::Sweep),
         3 => any::<prop::sample::Index>().prop_map(Step::Done),
-        2 => (few(), run(), prop::collection::vec(0..18_u8, 1..6))
+        2 => (few(), run(), prop::collection::vec(0..19_u8, 1..6))
             .prop_map(|(execution, run, facts)| Step::Import(execution, run, facts)),
     ];
     prop_oneof![
@@ -224,22 +224,23 @@ fn observed(event: u8, execution: u8) -> Event {
     }
 }
 
-/// A rule that answers [`asks_to_list`].
+/// A rule that answers a request to list files, and one that leaves a request to a person.
 fn rules() -> Arc<Rules> {
-    let allow = Rule {
+    let rule = |action, command: &str| Rule {
         name: None,
-        action: Action::Allow,
+        action,
         tool: None,
-        command: Some("ls".to_owned()),
+        command: Some(command.to_owned()),
         path: None,
         agent: None,
         folder: None,
     };
-    Arc::new(Rules::new(vec![allow]).expect("the rule is valid"))
+    let rules = vec![rule(Action::Allow, "ls"), rule(Action::Ask, "rm *")];
+    Arc::new(Rules::new(rules).expect("the rules are valid"))
 }
 
-fn asks_to_list() -> serde_json::Value {
-    serde_json::json!({"toolCall": {"kind": "execute", "rawInput": {"command": "ls"}},
+fn asks_to_run(command: &str) -> serde_json::Value {
+    serde_json::json!({"toolCall": {"kind": "execute", "rawInput": {"command": command}},
         "options": [{"option_id": "yes", "kind": "allow_once"}]})
 }
 
@@ -253,7 +254,8 @@ fn spoken(fact: u8) -> Fact {
         4 | 17 => Fact::ToolResult { call_id, status: ToolStatus::Failed, result: value },
         5 => Fact::ToolUpdate { call_id, update: value },
         6 => {
-            Fact::WaitOpened { wait_id, wait_kind: WaitKind::Permission, question: asks_to_list() }
+            let question = asks_to_run("ls");
+            Fact::WaitOpened { wait_id, wait_kind: WaitKind::Permission, question }
         }
         7 => Fact::WaitEnded { wait_id, why: Ended::Withdrawn },
         8 => Fact::AgentStarting {},
@@ -278,6 +280,10 @@ fn spoken(fact: u8) -> Fact {
             Fact::AgentExited { exit_code: Some(1), signal: None, requested: false, stderr }
         }
         14 => Fact::TurnEnded { stop_reason: "end_turn".into() },
+        18 => {
+            let (wait_id, question) = (id("wait_1"), asks_to_run("rm x"));
+            Fact::WaitOpened { wait_id, wait_kind: WaitKind::Permission, question }
+        }
         15 => Fact::TurnFailed { code: "agent_error".into(), message: "no".into() },
         _ => Fact::HistoryDiverged { unseen: 1, rest: value },
     }
