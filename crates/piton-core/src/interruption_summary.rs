@@ -10,7 +10,7 @@ use crate::history::{cut, harmless};
 use crate::interruption::{self, Activity};
 use crate::limits::CHANGED_FILES_MAX;
 use crate::reason::Reason;
-use crate::tool_text::{ToolText, question_line};
+use crate::tool_text::ToolText;
 
 /// The first line of every interruption summary.
 pub const HEADING: &str = "[SESSION_RESUMED]";
@@ -38,7 +38,8 @@ pub struct Findings {
     pub calls: Vec<ToolText>,
     /// How many there were in all.
     pub calls_total: u64,
-    pub questions: Vec<Value>,
+    /// Questions that were cut off, each as one line.
+    pub questions: Vec<String>,
     pub truth: Option<Truth>,
     /// Why there is no truth.
     pub truth_error: Option<String>,
@@ -182,7 +183,7 @@ pub fn text(findings: &Findings, request: &str) -> String {
              answer:",
         );
         for question in &findings.questions {
-            push(&mut note, &format!("- {}", question_line(question)));
+            push(&mut note, &format!("- {question}"));
         }
     }
     if let Some(loop_run) = &findings.loop_run {

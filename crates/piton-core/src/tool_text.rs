@@ -3,6 +3,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::permission::PermissionRequest;
+
 /// Characters of a command, a path or another argument.
 const VALUE_CHARS_MAX: usize = 400;
 /// Arguments that are named beside the known ones.
@@ -73,7 +75,8 @@ impl ToolText {
         let command = match &self.arguments {
             Value::Object(arguments) => {
                 let command = COMMANDS.iter().find_map(|key| command(arguments.get(*key)?));
-                rest = named(arguments, command.is_some());
+                let is_command = |key: &str| command.is_some() && COMMANDS.contains(&key);
+                rest = named(arguments, is_command);
                 command
             }
             Value::Null => None,
@@ -99,47 +102,66 @@ impl ToolText {
         if let Some(command) = command {
             parts.push(format!("`{}`", cut(&one_line(&command))));
         }
-        let more = paths.len().saturating_sub(PATHS_MAX);
-        paths.truncate(PATHS_MAX);
-        if !paths.is_empty() {
-            let listed: Vec<_> = paths.iter().map(|path| cut(&one_line(path))).collect();
-            let more = if more > 0 { format!(" and {more} more paths") } else { String::new() };
-            parts.push(format!("on {}{more}", listed.join(", ")));
-        }
-        if !rest.is_empty() {
-            parts.push(format!("with {}", rest.join(", ")));
-        }
+        push_rest(&mut parts, &paths, &rest);
         parts.join(" ")
     }
 }
 
-/// A question as an agent or a person reads it. A permission request names its tool call and the
-/// options; other questions are their text.
+fn push_rest(parts: &mut Vec<String>, paths: &[String], rest: &[String]) {
+    if !paths.is_empty() {
+        let listed: Vec<_> =
+            paths.iter().take(PATHS_MAX).map(|path| cut(&one_line(path))).collect();
+        let more = paths.len().saturating_sub(PATHS_MAX);
+        let more = if more > 0 { format!(" and {more} more paths") } else { String::new() };
+        parts.push(format!("on {}{more}", listed.join(", ")));
+    }
+    if !rest.is_empty() {
+        parts.push(format!("with {}", rest.join(", ")));
+    }
+}
+
+/// A question as an agent or a person reads it: its text. One about a permission is put together from
+/// all that was said of its call: [`permission_line`].
 pub fn question_line(question: &Value) -> String {
-    let text = |value: &Value, key: &str| value.get(key)?.as_str().map(str::to_owned);
-    let Some(call) = question.get("toolCall") else {
-        let said = question.as_str().map(str::to_owned);
-        let known = || {
-            ["question", "title", "prompt", "message", "text"]
-                .iter()
-                .find_map(|key| text(question, key))
-        };
-        return cut(&one_line(&said.or_else(known).unwrap_or_else(|| question.to_string())));
+    if question.get("toolCall").is_some() {
+        return permission_line(&PermissionRequest::new(question, []));
+    }
+    let said = question.as_str().map(str::to_owned);
+    let known = || {
+        ["question", "title", "prompt", "message", "text"]
+            .iter()
+            .find_map(|key| question.get(key)?.as_str().map(str::to_owned))
     };
-    let name = text(call, "name").or_else(|| text(call, "kind")).unwrap_or_else(|| "tool".into());
-    let mut tool = ToolText::new(&name, None);
-    tool.update(call);
-    let options = question.get("options").and_then(Value::as_array).into_iter().flatten();
-    let options: Vec<_> = options
-        .filter_map(|option| text(option, "name").or_else(|| text(option, "optionId")))
-        .map(|name| one_line(&name))
-        .collect();
-    let offered = if options.is_empty() {
-        String::new()
+    cut(&one_line(&said.or_else(known).unwrap_or_else(|| question.to_string())))
+}
+
+/// A permission request as one line: what every client shows as its title, the command, the paths, the
+/// other arguments, the options.
+pub fn permission_line(request: &PermissionRequest) -> String {
+    let title = one_line(&request.title);
+    let command = request.command.as_deref().map(one_line);
+    let mut parts = Vec::new();
+    if command.as_ref() == Some(&title) || title.is_empty() {
+        let name = request.tool.as_deref().or(request.kind.as_deref()).unwrap_or("tool");
+        parts.push(one_line(name));
     } else {
-        format!(" (options: {})", options.join(", "))
+        parts.push(cut(&title));
+    }
+    if let Some(command) = &command {
+        parts.push(format!("`{}`", cut(command)));
+    }
+    let mut paths = request.paths();
+    paths.retain(|path| !title.contains(path.as_str()) && command.as_ref() != Some(path));
+    let rest = match &request.arguments {
+        Value::Object(arguments) => named(arguments, |key| request.is_command_argument(key)),
+        _ => Vec::new(),
     };
-    format!("Permission for {}{offered}", tool.line())
+    push_rest(&mut parts, &paths, &rest);
+    let options: Vec<_> = request.options.iter().map(|option| one_line(&option.name)).collect();
+    if !options.is_empty() {
+        parts.push(format!("(options: {})", options.join(", ")));
+    }
+    format!("Permission for {}", parts.join(" "))
 }
 
 /// Nothing is said with it.
@@ -171,10 +193,8 @@ fn command(value: &Value) -> Option<String> {
 }
 
 /// The other arguments, sorted by name.
-fn named(arguments: &Map<String, Value>, has_command: bool) -> Vec<String> {
-    let is_known = |key: &str| {
-        PATHS.contains(&key) || SILENT.contains(&key) || has_command && COMMANDS.contains(&key)
-    };
+fn named(arguments: &Map<String, Value>, is_command: impl Fn(&str) -> bool) -> Vec<String> {
+    let is_known = |key: &str| PATHS.contains(&key) || SILENT.contains(&key) || is_command(key);
     let mut rest: Vec<_> = arguments.iter().filter(|(key, _)| !is_known(key)).collect();
     // A map has the order of its keys or of their arrival, by a feature that other crates choose.
     rest.sort_by_key(|(key, _)| *key);
@@ -240,7 +260,24 @@ mod tests {
         });
         assert_eq!(
             question_line(&question),
-            "Permission for read on /r/secret.txt (options: Allow once, Reject)"
+            "Permission for read /r/secret.txt (options: Allow once, Reject)"
+        );
+        // What the call had said, and what is said of it later, counts as for every client.
+        let bare = json!({
+            "toolCall": {"toolCallId": "c", "title": "/w/a.txt", "locations": [{"path": "/w/a.txt"}]},
+            "call": {"name": "write", "title": "write", "kind": "edit",
+                "rawInput": {"filePath": "/w/a.txt", "mode": 7}},
+            "options": [{"optionId": "a", "name": "Allow"}],
+        });
+        assert_eq!(
+            question_line(&bare),
+            "Permission for write /w/a.txt with mode = 7 (options: Allow)"
+        );
+        let later = json!({"title": "Run it", "rawInput": {"command": "make x", "script": "rm y"}});
+        let asked = PermissionRequest::new(&json!({"toolCall": {"kind": "execute"}}), [&later]);
+        assert_eq!(
+            permission_line(&asked),
+            r#"Permission for Run it `make x` with script = "rm y""#
         );
         assert_eq!(question_line(&json!("Which one?")), "Which one?");
         assert_eq!(question_line(&json!({"title": "May I?"})), "May I?");

@@ -9,7 +9,7 @@ use piton_core::interruption_summary::{self, Findings, Stat, Truth};
 use piton_core::limits::{HISTORY_CHARS_MAX, HISTORY_ITEMS_MAX};
 use piton_core::reason::Reason;
 use piton_core::record::{Content, Record};
-use piton_core::tool_text::ToolText;
+use piton_core::tool_text::{ToolText, question_line};
 use serde_json::{Value, json};
 
 fn record(seq: u64, kind: &str, header: &Value, content: &Value) -> Record {
@@ -176,9 +176,11 @@ fn the_note_as_it_is_injected() {
         calls: vec![ToolText::new("shell", Some(json!({"command": "make\nclean"}))), write],
         calls_total: 4,
         questions: vec![
-            json!({"title": "May I?"}),
-            json!({"toolCall": {"kind": "execute", "rawInput": {"command": "rm -r x"}},
+            question_line(&json!({"title": "May I?"})),
+            question_line(
+                &json!({"toolCall": {"kind": "execute", "rawInput": {"command": "rm -r x"}},
                 "options": [{"optionId": "y", "name": "Allow"}]}),
+            ),
         ],
         truth: Some(Truth {
             branch: Some("main".into()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use piton_core::content::{BLOCKS_MAX, Block, BlockKind};
 use piton_core::decide::{Command, Prepare};
-use piton_core::event::{Event, Seq};
+use piton_core::event::{Event, Seq, WaitKind};
 use piton_core::graph::Segment;
 use piton_core::history::HistoryBuilder;
 use piton_core::id::{CallId, MessageId, SessionId};
@@ -13,7 +13,7 @@ use piton_core::interruption_summary::{self, Findings, Stat, Truth};
 use piton_core::limits::PAYLOAD_BYTES_MAX;
 use piton_core::spool::Channel;
 use piton_core::state::{Effect, InterruptedWork, UndeliveredPrompt};
-use piton_core::tool_text::ToolText;
+use piton_core::tool_text::{self, ToolText};
 use piton_core::turns::is_live;
 use piton_core::undelivered;
 use piton_core::{Code, PromptContent, Record, State};
@@ -221,14 +221,28 @@ impl Executions {
             }
         }
         for seq in &lost.questions {
-            let record = self.record_at(session, *seq).await?;
-            let question = record.and_then(|record| record.content_field("question"));
-            findings.questions.extend(question);
+            findings.questions.extend(self.question_line(session, *seq).await?);
         }
         if let Some(message) = &lost.message {
             findings.answer = self.answer(session, message, lost.seq).await?;
         }
         Ok(findings)
+    }
+
+    /// A question as one line; of a permission what every client shows of it.
+    async fn question_line(&self, session: &SessionId, seq: Seq) -> Result<Option<String>> {
+        let Some(record) = self.record_at(session, seq).await? else { return Ok(None) };
+        let Some(question) = record.content_field("question") else { return Ok(None) };
+        let is_permission = matches!(
+            record.event(),
+            Ok(Event::RunWaiting(e)) if e.wait_kind == WaitKind::Permission
+        );
+        if !is_permission {
+            return Ok(Some(tool_text::question_line(&question)));
+        }
+        let handle = self.handle().await?;
+        let request = handle.view().permission_request(session, seq, &question).await;
+        Ok(Some(tool_text::permission_line(&request)))
     }
 
     /// Some agents announce a call first, and say with what when they make it.
