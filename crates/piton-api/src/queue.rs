@@ -74,7 +74,8 @@ pub struct QueuedPrompt {
     pub queued_at: Timestamp,
     /// It is not delivered until the queue is released.
     pub held: bool,
-    /// The prompt as text; attachments are named. In a list, the first 4,000 characters.
+    /// The prompt as text, for people: attachments are named. In a list, the first 4,000 characters. To edit
+    /// a prompt, take the text of `content`.
     pub text: String,
     /// The whole content; in a list, null if it has more than 16 KiB.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::PromptContent>))]
@@ -103,12 +104,15 @@ pub struct QueueRequest {
     pub content: PromptContent,
 }
 
-/// What to change of a queued prompt: either `content` or `position`.
+/// What to change of a queued prompt: `text`, `content` or `position`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct QueueEdit {
-    /// The new content of the prompt.
+    /// The new text of the prompt; its attachments stay. Empty: nothing but the attachments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The new content of the prompt, with all of its attachments: those that are not in it are removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::PromptContent>))]
     pub content: Option<PromptContent>,
@@ -116,7 +120,7 @@ pub struct QueueEdit {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1))]
     pub position: Option<u32>,
-    /// With `content`: refused if the prompt has another version now.
+    /// With `text` or `content`: refused if the prompt has another version now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<Seq>,
 }

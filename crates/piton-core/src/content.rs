@@ -298,10 +298,24 @@ impl PromptContent {
         }
     }
 
-    /// The attachments behind a text, which takes the place of all text.
+    /// What was written: its text alone, without the names of attachments.
+    pub fn written(&self) -> String {
+        let texts = self.0.iter().filter_map(|block| match block {
+            Block::Text { text } => Some(text.as_str()),
+            _ => None,
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    }
+
+    pub fn attachments(&self) -> impl Iterator<Item = &Block> {
+        self.0.iter().filter(|block| block.kind() != BlockKind::Text)
+    }
+
+    /// The attachments behind a text, which takes the place of all text. Attachments need none.
     pub fn with_text(&self, text: String) -> Self {
-        let attached = self.0.iter().filter(|block| block.kind() != BlockKind::Text).cloned();
-        Self(std::iter::once(Block::Text { text }).chain(attached).collect())
+        let has_text = !text.is_empty() || self.attachments().next().is_none();
+        let text = has_text.then_some(Block::Text { text });
+        Self(text.into_iter().chain(self.attachments().cloned()).collect())
     }
 
     /// The same with further blocks behind it.
@@ -431,6 +445,9 @@ mod tests {
         let replaced = content.with_text("history, look".into());
         assert_eq!(replaced.blocks().len(), content.blocks().len());
         assert_eq!(replaced.blocks()[0], Block::text("history, look"));
+        assert_eq!(content.written(), "look", "the names of attachments were not written");
+        assert_eq!(content.with_text(String::new()).blocks(), &content.blocks()[1..]);
+        assert_eq!(parse(json!("a")).with_text(String::new()), parse(json!("")));
     }
 
     #[test]

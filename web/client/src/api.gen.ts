@@ -953,7 +953,7 @@ export interface paths {
         delete: operations["remove_queued_prompt"];
         options?: never;
         head?: never;
-        /** Edit the content of a queued prompt, or move it. */
+        /** Edit the text or the content of a queued prompt, or move it. */
         patch: operations["edit_queued_prompt"];
         trace?: never;
     };
@@ -2541,7 +2541,7 @@ export interface components {
             message_id?: string | null;
             session_id: string;
         };
-        /** @description What to change of a queued prompt: either `content` or `position`. */
+        /** @description What to change of a queued prompt: `text`, `content` or `position`. */
         QueueEdit: {
             content?: components["schemas"]["PromptContent"] | null;
             /**
@@ -2549,6 +2549,8 @@ export interface components {
              * @description The prompt's new place; the first is 1, and what is behind the end is the last.
              */
             position?: number | null;
+            /** @description The new text of the prompt; its attachments stay. Empty: nothing but the attachments. */
+            text?: string | null;
             version?: components["schemas"]["u64"] | null;
         };
         /** @description A new prompt for the queue. */
@@ -2580,7 +2582,10 @@ export interface components {
             queued_at: string;
             /** @description The run that it will start. */
             run_id: string;
-            /** @description The prompt as text; attachments are named. In a list, the first 4,000 characters. */
+            /**
+             * @description The prompt as text, for people: attachments are named. In a list, the first 4,000 characters. To edit
+             *     a prompt, take the text of `content`.
+             */
             text: string;
             /** @description Changes with each edit; an edit that names an older version is refused. */
             version: components["schemas"]["u64"];

@@ -174,8 +174,10 @@ export class SessionApi {
     return this.#client.call("get", "/api/v1/sessions/{session_id}/queue/{message_id}", { path: { ...this.#path, message_id: messageId } });
   }
 
+  /** A text: the prompt's attachments stay. Content blocks: they replace all of it. */
   editQueued(messageId: string, content: PromptContent, version?: number): Promise<Schemas["QueueChanged"]> {
-    const body = { content, ...(version === undefined ? {} : { version }) } as Schemas["QueueEdit"];
+    const edit = typeof content === "string" ? { text: content } : { content };
+    const body = { ...edit, ...(version === undefined ? {} : { version }) } as Schemas["QueueEdit"];
     return this.#client.call("patch", "/api/v1/sessions/{session_id}/queue/{message_id}", { path: { ...this.#path, message_id: messageId }, body });
   }
 

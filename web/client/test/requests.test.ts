@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ConnectionError, hasCode, PitonClient, ProblemError } from "../src/index.js";
+import { ConnectionError, hasCode, PitonClient, ProblemError, SessionApi } from "../src/index.js";
 import { Outbox } from "../src/outbox.js";
 import { FakeEnvironment, json, problem, settle } from "./fakes.js";
 
@@ -45,6 +45,15 @@ describe("requests", () => {
     expect(keys[0]).toBeTruthy();
     expect(keys[1]).toBe(keys[0]);
     expect(sent()[0]?.headers.get("authorization")).toBe("Bearer a.b");
+  });
+
+  it("edit a queued prompt's text without its attachments, or all of it", async () => {
+    const { client, sent } = world([json({ session_id: "s", message_id: "m" }), json({ session_id: "s", message_id: "m" })]);
+    const blocks = [{ type: "text" as const, text: "y" }];
+    const api = new SessionApi(client, "s");
+    await api.editQueued("m", "x", 7);
+    await api.editQueued("m", blocks);
+    expect(sent().map((one) => one.body)).toEqual([{ text: "x", version: 7 }, { content: blocks }]);
   });
 
   it("say why the server refuses, and do not ask again", async () => {

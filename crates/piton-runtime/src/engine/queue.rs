@@ -6,7 +6,7 @@ use piton_core::decide::{Command, IfBusy, Message, Prompt, QueuePosition, Refusa
 use piton_core::id::{MessageId, RunId, SessionId};
 use piton_core::resume::can_prompt;
 use piton_core::state::{ExecutorStatus, QueuedPrompt};
-use piton_core::{PromptContent, Seq, State, Timestamp};
+use piton_core::{Code, PromptContent, Seq, State, Timestamp};
 use piton_store::Detail;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -226,6 +226,15 @@ impl Engine {
         message_id: &MessageId,
     ) -> Result<QueuedPromptReport> {
         let state: State = self.view().state(session).await?;
+        self.report_of(session, &state, message_id).await
+    }
+
+    async fn report_of(
+        &self,
+        session: &SessionId,
+        state: &State,
+        message_id: &MessageId,
+    ) -> Result<QueuedPromptReport> {
         let at = state.queue.iter().position(|queued| queued.message_id == *message_id);
         let not_found = || Refusal::QueuedPromptNotFound { message: message_id.clone() };
         let at = at.ok_or_else(not_found)?;
@@ -276,6 +285,40 @@ impl Engine {
         let command = Command::EditQueued { message_id: message_id.clone(), version, content };
         self.change_queue(caller, session, "queue.edit", &arguments, Some(message_id), command)
             .await
+    }
+
+    /// Changes the text of a queued prompt; its attachments stay.
+    pub async fn edit_queued_text(
+        &self,
+        caller: &Caller,
+        session: &SessionId,
+        message_id: MessageId,
+        version: Option<Seq>,
+        text: String,
+    ) -> Result<Fulfilled<AffectedQueue>> {
+        let arguments = json!({"message_id": message_id, "version": version, "text": text});
+        let request = Request::new(caller, "queue.edit", session, &arguments)?;
+        let changed =
+            AffectedQueue { session_id: session.clone(), message_id: Some(message_id.clone()) };
+        loop {
+            let state = self.view().state(session).await?;
+            if let Some(replayed) = self.find_replay(session, &state.requests, &request).await? {
+                return Ok(replayed);
+            }
+            let queued = self.report_of(session, &state, &message_id).await?;
+            let content = queued.content.ok_or_else(|| unreadable(session, queued.version))?;
+            let content = content.with_text(text.clone());
+            check(&content)?;
+            self.check_taken(&state, &content)?;
+            // What another edit attached meanwhile is not undone.
+            let expected = Some(version.unwrap_or(queued.version));
+            let message_id = message_id.clone();
+            let command = Command::EditQueued { message_id, version: expected, content };
+            match self.execute(session, &request, changed.clone(), command).await {
+                Err(error) if version.is_none() && error.code() == Code::QueuedPromptConflict => {}
+                edited => return edited,
+            }
+        }
     }
 
     /// Gives a queued prompt another place; the first is 1, and what is behind the end is the last.
@@ -345,6 +388,10 @@ fn will_queue(state: &State, if_busy: IfBusy) -> bool {
         IfBusy::Default => run.is_some_and(|run| run.is_open() && !run.is_waiting()),
         IfBusy::Reject | IfBusy::Supersede => false,
     }
+}
+
+fn unreadable(session: &SessionId, seq: Seq) -> Error {
+    piton_store::Error::RecordDamaged { session: session.clone(), seq, source: None }.into()
 }
 
 pub(super) fn check(content: &PromptContent) -> Result<()> {

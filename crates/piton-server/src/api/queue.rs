@@ -138,7 +138,7 @@ pub(crate) async fn show(
     Ok(Json(spelled(app.engine().queued_prompt(&session, &message).await?)))
 }
 
-/// Edit the content of a queued prompt, or move it.
+/// Edit the text or the content of a queued prompt, or move it.
 #[utoipa::path(patch, path = "/sessions/{session_id}/queue/{message_id}", operation_id = "edit_queued_prompt", tag = "queue", request_body = QueueEdit,
     params(("session_id" = String, Path, description = "The session's id"),
         ("message_id" = String, Path, description = "The prompt's message id"),
@@ -164,14 +164,17 @@ pub(crate) async fn edit_now(
     let (session, message) = (SessionId::from_user(session)?, message.parse::<MessageId>()?);
     let engine = app.engine();
     let changed = match edit {
-        QueueEdit { content: Some(content), position: None, version } => {
+        QueueEdit { text: Some(text), content: None, position: None, version } => {
+            engine.edit_queued_text(caller, &session, message, version, text).await?
+        }
+        QueueEdit { text: None, content: Some(content), position: None, version } => {
             engine.edit_queued(caller, &session, message, version, content).await?
         }
-        QueueEdit { content: None, position: Some(position), version: None } => {
+        QueueEdit { text: None, content: None, position: Some(position), version: None } => {
             engine.move_queued(caller, &session, message, position).await?
         }
         _ => {
-            let detail = "Give either content, with or without version, or position";
+            let detail = "Give either text or content, with or without version, or position";
             return Err(Problem::malformed(detail));
         }
     };

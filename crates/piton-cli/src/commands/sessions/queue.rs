@@ -46,9 +46,9 @@ pub(crate) struct ListArgs {
     session: String,
 }
 
-/// Edit a queued prompt
+/// Edit the text of a queued prompt
 ///
-/// Refused if another client has edited the prompt in the meantime.
+/// The prompt's attachments stay. Refused if another client has edited the prompt in the meantime.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EDIT_EXAMPLES)]
 pub(crate) struct EditArgs {
@@ -95,8 +95,8 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, command: Command) -> Result<E
         Command::Edit(args) => {
             let (client, id, queue) = open(cx, &args.session).await?;
             let prompt = named(&queue, &args.prompt)?;
-            let content = Some(args.text.into());
-            let edit = QueueEdit { content, version: Some(prompt.version), position: None };
+            let (text, version) = (Some(args.text), Some(prompt.version));
+            let edit = QueueEdit { text, version, ..QueueEdit::default() };
             let done = client.edit_queued(&id, &message(prompt)?, &edit).await?;
             changed(ui, &done, "says something else now")
         }

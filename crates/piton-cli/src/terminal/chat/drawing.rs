@@ -211,6 +211,10 @@ impl Chat<'_> {
             (None, Purpose::Answer { .. }) => {
                 ("answer> ", "", "enter answers the question · esc goes back")
             }
+            (None, Purpose::QueueEdit { has_attachments: true, .. }) => {
+                let hint = "enter changes the text; the attachments stay · esc leaves it";
+                ("queued> ", "no text", hint)
+            }
             (None, Purpose::QueueEdit { .. }) => {
                 ("queued> ", "empty removes it", "enter changes the queued prompt · esc leaves it")
             }

@@ -2,9 +2,10 @@
 
 use piton_api::agent_view::{AgentChoice, ForkRequest};
 use piton_api::client::{Client, Error as ClientError};
-use piton_api::queue::{QueueEdit, QueueRemoval};
+use piton_api::queue::{QueueEdit, QueueRemoval, QueuedPrompt};
 use piton_api::rewind::{RewindRequest, RewindResult, UndoRequest};
 use piton_api::session::{CloseRequest, RunRequest};
+use piton_core::PromptContent;
 use piton_core::id::{MessageId, SessionId};
 
 use super::requests::Done;
@@ -52,9 +53,10 @@ impl Chat<'_> {
                 self.answer(wait_id, text.clone().into(), Some(text));
                 return Ok(());
             }
-            Purpose::QueueEdit { message_id, version } => {
+            Purpose::QueueEdit { message_id, version, has_attachments } => {
                 let text = self.editor.text().trim().to_owned();
                 self.restore_prompt();
+                let text = Some(text).filter(|text| has_attachments || !text.is_empty());
                 self.change_queued(message_id, version, text);
                 return Ok(());
             }
@@ -271,7 +273,7 @@ impl Chat<'_> {
                     self.queue.iter().find(|prompt| Some(prompt.position) == named()).cloned();
                 match found {
                     Some(prompt) => {
-                        self.change_queued(prompt.message_id, prompt.version, String::new());
+                        self.change_queued(prompt.message_id, prompt.version, None);
                     }
                     None => {
                         self.message = Some((
@@ -288,7 +290,8 @@ impl Chat<'_> {
         }
     }
 
-    /// Takes a queued prompt into the editor; without a number, the last one.
+    /// Takes a queued prompt into the editor; without a number, the last one. The list has no large
+    /// prompts: they are read first.
     pub(super) fn edit_queued(&mut self, position: Option<u32>) {
         let found = match position {
             Some(position) => self.queue.iter().find(|prompt| prompt.position == position),
@@ -298,19 +301,42 @@ impl Chat<'_> {
             self.message = Some((Tone::Quiet, "No such prompt is queued.".to_owned()));
             return;
         };
-        if self.purpose == Purpose::Prompt {
-            self.stashed = self.editor.take();
+        if prompt.content.is_some() {
+            self.edit_prompt(&prompt);
+            return;
         }
-        self.editor.set(&prompt.text);
-        self.purpose =
-            Purpose::QueueEdit { message_id: prompt.message_id, version: prompt.version };
-    }
-
-    /// Another text for a queued prompt; an empty one removes it.
-    fn change_queued(&mut self, message_id: String, version: u64, text: String) {
+        let Ok(message) = prompt.message_id.parse::<MessageId>() else { return };
         let (client, session) = (self.client.clone(), self.session.clone());
         self.spawn(async move {
-            let result = change_queued(&client, &session, &message_id, version, &text).await;
+            let read = client.queued_prompt(&session, &message).await;
+            Done::ReadQueued(read.map(Box::new))
+        });
+    }
+
+    /// Takes a queued prompt into the editor, with all of its text and without the names of its
+    /// attachments.
+    pub(super) fn edit_prompt(&mut self, prompt: &QueuedPrompt) {
+        match self.purpose {
+            Purpose::Prompt => self.stashed = self.editor.take(),
+            Purpose::QueueEdit { .. } => {}
+            // Something was asked while the prompt was read.
+            Purpose::Rejection { .. } | Purpose::Answer { .. } => return,
+        }
+        let content = prompt.content.as_ref();
+        self.editor.set(&content.map(PromptContent::written).unwrap_or_default());
+        self.purpose = Purpose::QueueEdit {
+            message_id: prompt.message_id.clone(),
+            version: prompt.version,
+            has_attachments: content.is_some_and(|content| content.attachments().next().is_some()),
+        };
+    }
+
+    /// Another text for a queued prompt; without one the prompt is removed.
+    fn change_queued(&mut self, message_id: String, version: u64, text: Option<String>) {
+        let (client, session) = (self.client.clone(), self.session.clone());
+        self.spawn(async move {
+            let result =
+                change_queued(&client, &session, &message_id, version, text.as_deref()).await;
             Done::QueueChanged { text, result }
         });
     }
@@ -321,14 +347,14 @@ async fn change_queued(
     session: &SessionId,
     message_id: &str,
     version: u64,
-    text: &str,
+    text: Option<&str>,
 ) -> Result<(), ClientError> {
     let Ok(message) = message_id.parse::<MessageId>() else { return Ok(()) };
-    if text.is_empty() {
+    let Some(text) = text else {
         let removal = QueueRemoval { version: Some(version) };
         return client.remove_queued(session, &message, &removal).await.map(drop);
-    }
-    let edit =
-        QueueEdit { content: Some(text.to_owned().into()), version: Some(version), position: None };
+    };
+    let (text, version) = (Some(text.to_owned()), Some(version));
+    let edit = QueueEdit { text, version, ..QueueEdit::default() };
     client.edit_queued(session, &message, &edit).await.map(drop)
 }

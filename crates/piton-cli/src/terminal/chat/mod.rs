@@ -77,7 +77,7 @@ enum Purpose {
     /// The answer of a question without options.
     Answer { wait_id: String },
     /// Another text for a queued prompt.
-    QueueEdit { message_id: String, version: u64 },
+    QueueEdit { message_id: String, version: u64, has_attachments: bool },
 }
 
 /// Ctrl-R.

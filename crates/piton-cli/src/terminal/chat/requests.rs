@@ -4,7 +4,7 @@ use piton_api::SessionStatus;
 use piton_api::agent_view::AgentView;
 use piton_api::client::{Client, Error as ClientError};
 use piton_api::graph::GraphQuery;
-use piton_api::queue::{PromptAccepted, PromptRequest, Queue};
+use piton_api::queue::{PromptAccepted, PromptRequest, Queue, QueuedPrompt};
 use piton_api::record::RecordQuery;
 use piton_api::rewind::{RewindResult, TurnCheckpointList};
 use piton_api::session::{RenameRequest, RunRequest};
@@ -34,9 +34,11 @@ pub(super) enum Done {
     Sent(Result<PromptAccepted, ClientError>),
     /// With the reason that was typed for a rejection.
     Answered(Box<Question>, Option<String>, Result<()>),
-    /// A queued prompt has another text, or could not be given this one.
+    /// A queued prompt was read to be edited.
+    ReadQueued(Result<Box<QueuedPrompt>, ClientError>),
+    /// A queued prompt has another text, or could not be given this one; without a text it was removed.
     QueueChanged {
-        text: String,
+        text: Option<String>,
         result: Result<(), ClientError>,
     },
     Acted {
@@ -251,18 +253,21 @@ impl Chat<'_> {
                 self.conversation.stale.queue = true;
             }
             Done::QueueChanged { text, result: Ok(()) } => {
-                let words = if text.is_empty() {
-                    "The prompt is not queued any more."
-                } else {
-                    "The queued prompt is changed."
+                let words = match text {
+                    None => "The prompt is not queued any more.",
+                    Some(_) => "The queued prompt is changed.",
                 };
                 self.message = Some((Tone::Quiet, words.to_owned()));
             }
             Done::QueueChanged { text, result: Err(error) } => {
                 self.report(&error.into());
-                self.bring_back(&text);
+                if let Some(text) = text {
+                    self.bring_back(&text);
+                }
                 self.conversation.stale.queue = true;
             }
+            Done::ReadQueued(Ok(prompt)) => self.edit_prompt(&prompt),
+            Done::ReadQueued(Err(error)) => self.report(&error.into()),
             Done::Rewound(Ok(done)) => {
                 self.conversation.note(Tone::Plain, rewind::summary(&done));
             }

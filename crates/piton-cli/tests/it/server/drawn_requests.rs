@@ -185,6 +185,75 @@ fn a_dragged_image_goes_with_the_prompt() {
     assert!(chat.ends().0);
 }
 
+/// Wants to show: a queued prompt is edited whole, however long it is, and its image goes with it.
+#[test]
+fn a_queued_prompt_is_edited_with_all_that_belongs_to_it() {
+    let mut world = World::new();
+    let session = world.session();
+    let busy = world.prompt(&session, "wait 60000");
+    let image = json!({"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"});
+    // Longer than what a list has: it is read before it is edited.
+    let long = format!("say {}", "long ".repeat(4_000));
+    let content = json!([{"type": "text", "text": long}, image]);
+    let queue = format!("/api/v1/sessions/{session}/queue");
+    let queued = world.post(&queue, &json!({"content": content})).good();
+    let one = format!("{queue}/{}", queued["message_id"].as_str().unwrap());
+    let mut chat = Terminal::run_sized(drawn(world.command(&["attach", &session])), 24, 100);
+    chat.sees_text("queued say long");
+    chat.type_in("\x1b[1;3A");
+    chat.sees_text("the attachments stay");
+    chat.type_in("end\r");
+    chat.sees_text("The queued prompt is changed.");
+    let edited = json!([{"type": "text", "text": format!("{}end", long)}, image]);
+    assert_eq!(world.get(&one).good()["content"], edited);
+    chat.type_in("\x1b[1;3A");
+    chat.sees_text("the attachments stay");
+    chat.type_in("\x15\r");
+    chat.sees("no text in the line", |screen| !screen.contains("the attachments stay"));
+    world.when(&session, |_| world.get(&one).good()["content"] == json!([image]));
+    world.post(&format!("/api/v1/sessions/{session}/cancel"), &json!({})).good();
+    world.post(&format!("{queue}/release"), &json!({})).good();
+    let run = queued["run_id"].as_str().unwrap();
+    world.when(&session, |status| status["run_id"] == run && status["last_outcome"] == "completed");
+    assert_ne!(run, busy);
+    let answer = world.said(&session, run);
+    assert!(answer.contains("[image image/png") && !answer.contains("Attached"), "{answer}");
+    chat.kill();
+}
+
+/// Wants to show: an agent that has lost its question reads of it what every client showed, also where the
+/// question itself is a bare path.
+#[test]
+fn a_lost_request_is_described_as_it_was_shown() {
+    let mut world = World::new();
+    let session = world.session();
+    let status = world.when(&session, |status| status["executor"]["agent_session_id"].is_string());
+    let of_agent = &status["executor"]["agent_session_id"];
+    let begins = json!({"sessionUpdate": "tool_call", "toolCallId": "c1", "title": "edit",
+        "kind": "edit", "status": "pending", "rawInput": {}});
+    let update = json!({"jsonrpc": "2.0", "method": "session/update",
+        "params": {"sessionId": of_agent, "update": begins}});
+    let options = json!([{"optionId": "y", "name": "Allow", "kind": "allow_once"}]);
+    let call =
+        json!({"toolCallId": "c1", "title": "/w/a.txt", "locations": [{"path": "/w/a.txt"}]});
+    let asked = json!({"jsonrpc": "2.0", "id": "ask-1", "method": "session/request_permission",
+        "params": {"sessionId": of_agent, "options": options, "toolCall": call}});
+    world.prompt(&session, &format!("raw {update}\nraw {asked}\nwait 60000"));
+    let status = world.when(&session, |status| status["waits"][0]["permission"].is_object());
+    assert_eq!(status["waits"][0]["permission"]["title"], "edit /w/a.txt");
+    for agent in world.agents(&session) {
+        // It may have children.
+        let _ = rustix::process::kill_process(agent, rustix::process::Signal::KILL);
+    }
+    world.when(&session, |status| status["is_agent_running"] == false);
+    world.prompt(&session, "say on");
+    world.when(&session, |status| status["last_outcome"] == "completed");
+    let records = world.records(&session);
+    let prepared = records.iter().rfind(|record| record["kind"] == "prompt.prepared").unwrap();
+    let expected = "- Permission for edit /w/a.txt (options: Allow)";
+    assert!(prepared["prompt"].as_str().unwrap().contains(expected), "{prepared:#}");
+}
+
 /// Wants to show: what an agent says of its call after it asked is a part of the request for every client:
 /// the API, `sessions waits` and `answer`, and both terminals, which show it again before a key counts.
 #[test]

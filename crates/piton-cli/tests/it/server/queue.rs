@@ -244,6 +244,43 @@ fn attachments_reach_the_agent() {
     assert!(world.said(&session, run).contains("[image image/png 6291456 bytes]"));
 }
 
+/// Wants to show: an edit of the text, over HTTP and from the command line, keeps what is attached, and a
+/// content that is given replaces all of it. The names of attachments never become text.
+#[test]
+fn an_edit_keeps_what_is_attached() {
+    let mut world = World::new();
+    let session = world.session();
+    world.prompt(&session, "wait 60000");
+    let image = json!({"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"});
+    let link = json!({"type": "resource_link", "uri": "file:///a", "name": "a"});
+    // Longer than what a list shows.
+    let long = format!("say {}", "long ".repeat(4_000));
+    let content = json!([{"type": "text", "text": long}, image, link]);
+    let queued = world.post(&of(&session, "/queue"), &json!({"content": content})).good();
+    let one = of(&session, &format!("/queue/{}", message(&queued)));
+    let shown = world.get(&one).good();
+    assert_eq!(shown["content"], content, "all of it");
+    let text = |text: &str| json!({"type": "text", "text": text});
+    world.json(&["sessions", "queue", "edit", &session, "1", "say one"]);
+    assert_eq!(world.get(&one).good()["content"], json!([text("say one"), image, link]));
+    let edit = |body: Value| world.ask("PATCH", &one, Some(&body), &[]);
+    edit(json!({"text": "say two"})).good();
+    let shown = world.get(&one).good();
+    assert_eq!(shown["content"], json!([text("say two"), image, link]));
+    let keyed = [("idempotency-key", "k1")];
+    let body = json!({"text": "", "version": shown["version"]});
+    let first = world.ask("PATCH", &one, Some(&body), &keyed).good();
+    assert_eq!(world.ask("PATCH", &one, Some(&body), &keyed).good(), first, "it is the same edit");
+    assert_eq!(world.get(&one).good()["content"], json!([image, link]));
+    assert_eq!(edit(body).code(), "queued_prompt_conflict");
+    for wrong in [json!({"text": "x", "content": "x"}), json!({"text": "x", "position": 1})] {
+        assert_eq!(edit(wrong).code(), "request_invalid");
+    }
+    edit(json!({"content": "say three"})).good();
+    assert_eq!(world.get(&one).good()["content"], "say three");
+    assert_eq!(edit(json!({"text": ""})).code(), "request_invalid");
+}
+
 /// `sessions show` has the queue: how many, whether they are held, and the first lines.
 #[test]
 fn a_session_is_shown_with_its_queue() {
