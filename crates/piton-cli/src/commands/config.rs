@@ -1,10 +1,12 @@
 //! `piton config …`
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use clap::Subcommand;
 use piton_agent::profiles;
 use piton_core::permission::Rule;
+use piton_store::SecretText;
 use serde_json::{Value, json};
 
 use crate::agents;
@@ -134,30 +136,52 @@ fn origin(origin: &Origin) -> String {
     }
 }
 
-/// The settings that differ.
+/// The settings that differ, by their values: also those that are hidden, or not shown one by one.
 pub(crate) fn changed_keys(old: &Settings, new: &Settings) -> Vec<String> {
-    // Rules are compared by those who read them again; the delay of keys is the terminal's own.
-    let all = |settings| -> Vec<Shown> {
-        shown(settings).into_iter().filter(|one| !one.key.starts_with("permissions.")).collect()
-    };
-    let (old_shown, new_shown) = (all(old), all(new));
-    let value = |list: &[Shown], key: &str| {
-        list.iter().find(|one| one.key == key).map(|one| one.value.clone())
-    };
-    let mut keys: Vec<&String> = old_shown.iter().chain(&new_shown).map(|one| &one.key).collect();
+    let (old, new) = (compared(old), compared(new));
+    let mut keys: Vec<&String> = old.keys().chain(new.keys()).collect();
     keys.sort();
     keys.dedup();
-    let differs = |key: &&&String| match key.as_str() {
-        // They are counted, not shown.
-        "mask.values" => {
-            let revealed = |settings: &Settings| -> Vec<String> {
-                settings.mask_values.value.iter().map(|value| value.reveal().to_owned()).collect()
-            };
-            revealed(old) != revealed(new)
-        }
-        key => value(&old_shown, key) != value(&new_shown, key),
-    };
-    keys.iter().filter(differs).map(|key| (*key).clone()).collect()
+    keys.into_iter().filter(|key| old.get(*key) != new.get(*key)).cloned().collect()
+}
+
+/// The values themselves, secrets too: for comparison, never for output.
+fn compared(settings: &Settings) -> BTreeMap<String, Value> {
+    // Rules are compared by those who read them again; the delay of keys is the terminal's own.
+    let shown = shown(settings).into_iter().filter(|one| !one.key.starts_with("permissions."));
+    let mut values: BTreeMap<String, Value> = shown.map(|one| (one.key, one.value)).collect();
+    let mut put = |key: &str, value: Value| drop(values.insert(key.to_owned(), value));
+    let secrets = settings.mask_values.value.iter().map(SecretText::reveal);
+    put("mask.values", json!(secrets.collect::<Vec<_>>()));
+    let notify = &settings.notify;
+    for (key, secret) in [
+        ("notify.url", &notify.url),
+        ("notify.topic", &notify.topic),
+        ("notify.token", &notify.token),
+    ] {
+        put(key, json!(secret.value.as_ref().map(SecretText::reveal)));
+    }
+    for AgentSetting { profile, .. } in &settings.agents {
+        let key = format!("agents.{}", profile.id);
+        let of_profile = json!({
+            "command": profile.command,
+            "name": profile.name,
+            "install": profile.install,
+            "env": profile.env,
+            "env_remove": profile.env_remove,
+            "resume": agents::strategy_name(profiles::strategy(profile.abilities)),
+            "history": profile.abilities.history,
+            "continue": profile.continuation.as_ref().map(|how| &how.line),
+            "auth_method": profile.auth_method,
+            "mcp": profile.mcp_servers,
+        });
+        put(&key, of_profile);
+    }
+    if let Ok(Value::Object(options)) = serde_json::to_value(&settings.checkpoint) {
+        let options = options.into_iter();
+        values.extend(options.map(|(name, value)| (format!("checkpoint.{name}"), value)));
+    }
+    values
 }
 
 fn shown(settings: &Settings) -> Vec<Shown> {
@@ -179,7 +203,7 @@ fn shown(settings: &Settings) -> Vec<Shown> {
         let text = from.value.as_deref().map(config::from_home).unwrap_or_default();
         one(key, from, text, json!(from.value))
     };
-    let secret = |key, from: &Sourced<Option<piton_store::SecretText>>| {
+    let secret = |key, from: &Sourced<Option<SecretText>>| {
         let hidden = usize::from(from.value.is_some());
         let text = if hidden == 0 { "" } else { "(hidden)" };
         one(key, from, text.to_owned(), json!({"hidden": hidden}))

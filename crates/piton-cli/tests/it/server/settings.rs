@@ -96,6 +96,62 @@ fn settings_are_reloaded() {
     assert_eq!((refused.status, refused.code()), (403, "insufficient_scope"));
 }
 
+/// Wants to show: a setting that is hidden, or not shown one by one, is not said to be unchanged.
+#[test]
+fn what_is_hidden_is_compared_too() {
+    let file = |url: &str, token: &str, variable: &str, method: &str, arg: &str, kept: u32| {
+        format!(
+            "[notify]\nurl = 'https://ntfy.example/{url}'\ntopic = 'topic'\ntoken = '{token}'\n\
+             [agents.mine]\ncommand = ['/bin/true']\nenv = {{ MODEL = '{variable}' }}\n\
+             auth_method = '{method}'\n[agents.mine.mcp.g]\ncommand = 'g'\nargs = ['{arg}']\n\
+             [checkpoint]\nmax_checkpoints_per_session = {kept}\n"
+        )
+    };
+    let world = configured(&file("a", "tk_a", "small", "key", "x", 7));
+    let required = |written: String| {
+        write(&world, &written);
+        let output = world.command(&["reload"]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        for secret in ["tk_a", "tk_b", "ntfy.example", "large"] {
+            assert!(!text.contains(secret), "{text}");
+        }
+        world.json(&["reload"])["restart_required"].clone()
+    };
+    assert_eq!(required(file("a", "tk_a", "small", "key", "x", 7)), json!([]));
+    assert_eq!(required(file("b", "tk_a", "small", "key", "x", 7)), json!(["notify.url"]));
+    assert_eq!(required(file("a", "tk_b", "small", "key", "x", 7)), json!(["notify.token"]));
+    for agent in [
+        file("a", "tk_a", "large", "key", "x", 7),
+        file("a", "tk_a", "small", "login", "x", 7),
+        file("a", "tk_a", "small", "key", "y", 7),
+    ] {
+        assert_eq!(required(agent), json!(["agents.mine"]));
+    }
+    let checkpoint = json!(["checkpoint.max_checkpoints_per_session"]);
+    assert_eq!(required(file("a", "tk_a", "small", "key", "x", 8)), checkpoint);
+}
+
+/// Wants to show: the limit of the queue is the setting's, also for what is said with an answer.
+#[test]
+fn a_message_with_an_answer_counts_against_the_queue() {
+    let mut world = configured("[queue]\nprompts = 1\n");
+    let session = world.session();
+    world.prompt(&session, "ask-run true");
+    let waiting = world.when(&session, |status| status["status"] == "waiting");
+    let queue = format!("/api/v1/sessions/{session}/queue");
+    world.post(&queue, &json!({"content": "say later"})).good();
+    let wait = waiting["waits"][0]["wait_id"].as_str().unwrap();
+    let answer = json!({"answer": {"option_id": "reject_once"}, "message": "say why"});
+    let answered = world.post(&format!("/api/v1/waits/{wait}/answer"), &answer);
+    assert_eq!((answered.status, answered.code()), (409, "limit_reached"));
+    write(&world, "[queue]\nprompts = 2\n");
+    assert_eq!(world.json(&["reload"])["changed"], json!(["queue.prompts"]));
+    world.post(&format!("/api/v1/waits/{wait}/answer"), &answer).good();
+    world.when(&session, |status| {
+        status["last_outcome"] == "completed" && status["queue"]["length"] == 0
+    });
+}
+
 /// Wants to show: a session whose agent cannot be started is there, and the command that made it fails with
 /// the cause, which `sessions show` repeats beside what to do.
 #[test]
