@@ -156,11 +156,18 @@ pub(crate) async fn chat(ui: &mut Ui, cx: &Context, args: ChatArgs) -> Result<Ex
     if let (Some(named), Some(print)) = (&args.session, &print) {
         let client = background::ensure(cx).await?;
         let session = find(&client, Some(named)).await?;
+        let before = client.session(&session).await?;
         open(ui, &client, &session).await?;
         let after = client.session(&session).await?.summary.last_seq;
+        let (asked, of) = (client.clone(), session.clone());
         let talk = Talk::new(ui, cx, client, session, Until::TurnEnds);
         let talk = talk.with_prompt(print.clone(), after).with_one_object(is_one_object);
-        return talk.with_key_delay(cx.settings.permissions.key_delay).run().await;
+        let exit = talk.with_key_delay(cx.settings.permissions.key_delay).run().await?;
+        // An agent that ran before belongs to somebody else.
+        if !before.is_agent_running && !args.keep {
+            end_agent(ui, &asked, &of, exit).await?;
+        }
+        return Ok(exit);
     }
     let agent = agents::chosen(ui, &cx.settings, args.agent)?;
     let client = background::ensure(cx).await?;
@@ -183,13 +190,21 @@ pub(crate) async fn chat(ui: &mut Ui, cx: &Context, args: ChatArgs) -> Result<Ex
     let talk = Talk::new(ui, cx, client, session, until).with_new_agent(print);
     let talk = talk.with_one_object(is_one_object);
     let exit = talk.with_key_delay(cx.settings.permissions.key_delay).run().await?;
-    if ends_agent && exit.has_run_ended() {
-        // The answer is there all the same; what stays is ended when it has been idle for long enough.
-        if let Err(error) = asked.stop_agent(&of).await {
-            ui.warn(&format!("The agent of session {of} was not ended: {error}"))?;
-        }
+    if ends_agent {
+        end_agent(ui, &asked, &of, exit).await?;
     }
     Ok(exit)
+}
+
+/// Ends the agent of a run that was printed, if the run has ended.
+async fn end_agent(ui: &mut Ui, client: &Client, session: &SessionId, exit: Exit) -> Result<()> {
+    if exit.has_run_ended()
+        // The answer is there all the same; what stays is ended when it has been idle for long enough.
+        && let Err(error) = client.stop_agent(session).await
+    {
+        ui.warn(&format!("The agent of session {session} was not ended: {error}"))?;
+    }
+    Ok(())
 }
 
 pub(crate) async fn attach(ui: &mut Ui, cx: &Context, args: AttachArgs) -> Result<Exit> {

@@ -462,3 +462,27 @@ fn a_script_leaves_no_agent_behind_without_being_asked_to() {
     assert_eq!(exit, Some(0), "{err}");
     assert!(out.contains("\nback again"), "{out}");
 }
+
+/// The agent that a prompt to an earlier session started ends with it; one that ran before stays, and so
+/// does one that is to be kept.
+#[test]
+fn a_script_that_returns_to_a_session_leaves_what_it_found() {
+    let home = Home::new();
+    let running = || {
+        let output = home.piton(&["--json", "status"]).output().unwrap();
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()["executions"].clone()
+    };
+    printed(&home, &["say one"]);
+    assert_eq!(running(), 0);
+    let session = last_session(&home)["session_id"].as_str().unwrap().to_owned();
+    let again = |arguments: &[&str]| {
+        let (exit, out, err) = printed(&home, &[arguments, &["--session", &session]].concat());
+        assert_eq!(exit, Some(0), "{out}{err}");
+    };
+    again(&["say two"]);
+    assert_eq!(running(), 0, "it was started for this prompt");
+    again(&["say three", "--keep"]);
+    assert_eq!(running(), 1);
+    again(&["say four"]);
+    assert_eq!(running(), 1, "it ran before");
+}
