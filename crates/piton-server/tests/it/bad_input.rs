@@ -55,6 +55,17 @@ enum Limit {
 /// A method of the WebSocket; its path is the method.
 const SOCKET: &str = "SOCKET";
 
+/// What a second request under the same key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Repeated {
+    /// It changes nothing.
+    Read,
+    /// Answered as the first one.
+    Keyed,
+    /// Done again, or refused since it is done, key or not: it comes to the same.
+    Again,
+}
+
 /// An operation. `{s}`, `{t}`, `{m}` and `{w}` are a session, a task, a queued prompt and a wait.
 struct Operation {
     name: &'static str,
@@ -62,12 +73,17 @@ struct Operation {
     path: &'static str,
     body: &'static str,
     scope: Scope,
-    is_keyed: bool,
+    repeated: Repeated,
     setting: Setting,
     limit: Limit,
 }
 
 impl Operation {
+    /// Done again when it is repeated.
+    const fn again(self) -> Self {
+        Self { repeated: Repeated::Again, ..self }
+    }
+
     const fn on(self, setting: Setting) -> Self {
         Self { setting, ..self }
     }
@@ -86,7 +102,8 @@ const fn op(
     is_keyed: bool,
 ) -> Operation {
     let (setting, limit) = (Setting::Running, Limit::None);
-    Operation { name, verb, path, body, scope, is_keyed, setting, limit }
+    let repeated = if is_keyed { Repeated::Keyed } else { Repeated::Read };
+    Operation { name, verb, path, body, scope, repeated, setting, limit }
 }
 
 fn long_title() -> String {
@@ -100,6 +117,10 @@ fn long_title_of_task() -> String {
 fn many_blocks() -> String {
     let block = json!({"type": "text", "text": "x"});
     json!({"content": vec![block; 257]}).to_string()
+}
+
+fn no_text() -> String {
+    json!({"text": ""}).to_string()
 }
 
 fn many_servers() -> String {
@@ -120,6 +141,15 @@ fn long_commit() -> String {
     json!({"message": "m".repeat(16 * 1_024 + 1)}).to_string()
 }
 
+const THEIRS: &str = "/agents/echo/sessions/theirs_old";
+const THEIRS_CLOSE: &str = "/agents/echo/sessions/theirs_old/close";
+const THEIR_OWN: &str = "/agents/echo/sessions/theirs_{s}";
+/// A conversation that the agent does not know: the agent says so.
+const NONE_OF_THEIRS: &str = "/agents/echo/sessions/theirs_none";
+const NO_AGENT: &str = "/agents/nobody/sessions/theirs_old";
+const NO_AGENT_CLOSE: &str = "/agents/nobody/sessions/theirs_old/close";
+
+const TEXT: &str = r#"{"text": "y"}"#;
 const LINK: &str = r#"{"content": [{"type": "resource_link", "uri": "file:///a", "name": "a"}]}"#;
 const AUDIO: &str = r#"{"content": [{"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}]}"#;
 const IMAGE: &str = r#"{"content": [{"type": "image", "data": "AAAA", "mimeType": "image/png"}]}"#;
@@ -138,6 +168,8 @@ const OPERATIONS: &[Operation] = &[
         true,
     )
     .limited(Limit::Body(many_blocks)),
+    op("queue edit text", "PATCH", "/sessions/{s}/queue/{m}", TEXT, Scope::Control, true)
+        .limited(Limit::Body(no_text)),
     op(
         "queue move",
         "PATCH",
@@ -178,7 +210,7 @@ const OPERATIONS: &[Operation] = &[
         true,
     )
     .on(Setting::Interrupted),
-    op("open", "POST", "/sessions/{s}/open", "", Scope::Control, false),
+    op("open", "POST", "/sessions/{s}/open", "", Scope::Control, false).again(),
     op("start", "POST", "/sessions/{s}/start", "", Scope::Control, true),
     op("abandon", "POST", "/sessions/{s}/abandon", "", Scope::Control, true),
     op("abandon what is away", "POST", "/sessions/{s}/abandon", "", Scope::Control, true)
@@ -211,9 +243,12 @@ const OPERATIONS: &[Operation] = &[
     op("rename", "PATCH", "/sessions/{s}", r#"{"title": "t"}"#, Scope::Control, true)
         .limited(Limit::Body(long_title)),
     op("redact", "POST", "/sessions/{s}/redact", r#"{"value": "hang"}"#, Scope::Admin, false)
+        .again()
         .limited(Limit::Body(long_reason)),
-    op("archive", "POST", "/sessions/{s}/archive", "", Scope::Admin, false).on(Setting::Closed),
-    op("archive a running one", "POST", "/sessions/{s}/archive", "", Scope::Admin, false),
+    op("archive", "POST", "/sessions/{s}/archive", "", Scope::Admin, false)
+        .again()
+        .on(Setting::Closed),
+    op("archive a running one", "POST", "/sessions/{s}/archive", "", Scope::Admin, false).again(),
     op("verify one", "GET", "/sessions/{s}/verify", "", Scope::Read, false),
     op("bootstrap", "GET", "/sessions/{s}/bootstrap", "", Scope::Read, false),
     op("shells", "GET", "/sessions/{s}/shells", "", Scope::Read, false),
@@ -226,35 +261,20 @@ const OPERATIONS: &[Operation] = &[
         true,
     )
     .limited(Limit::Body(large_shell)),
-    op("write file", "PUT", "/sessions/{s}/files/content?path=a", "x", Scope::Control, false),
+    op("write file", "PUT", "/sessions/{s}/files/content?path=a", "x", Scope::Control, false)
+        .again(),
     op("repair worktree", "POST", "/sessions/{s}/worktree", "", Scope::Control, false)
+        .again()
         .on(Setting::InWorktree),
     op("clean up worktree", "DELETE", "/sessions/{s}/worktree", "", Scope::Control, false)
+        .again()
         .on(Setting::InWorktree),
-    op(
-        "agent session close",
-        "POST",
-        "/agents/echo/sessions/theirs_old/close",
-        "",
-        Scope::Control,
-        false,
-    ),
-    op(
-        "agent session delete",
-        "DELETE",
-        "/agents/echo/sessions/theirs_old",
-        "",
-        Scope::Admin,
-        false,
-    ),
-    op(
-        "agent session delete, its own",
-        "DELETE",
-        "/agents/echo/sessions/theirs_{s}",
-        "",
-        Scope::Admin,
-        false,
-    ),
+    op("agent session close", "POST", THEIRS_CLOSE, "", Scope::Control, false).again(),
+    op("agent session close, no agent", "POST", NO_AGENT_CLOSE, "", Scope::Control, false).again(),
+    op("agent session delete", "DELETE", THEIRS, "", Scope::Admin, false).again(),
+    op("agent session delete, its own", "DELETE", THEIR_OWN, "", Scope::Admin, false).again(),
+    op("agent session delete, none", "DELETE", NONE_OF_THEIRS, "", Scope::Admin, false).again(),
+    op("agent session delete, no agent", "DELETE", NO_AGENT, "", Scope::Admin, false).again(),
     op("agent sessions", "GET", "/agents/echo/sessions", "", Scope::Read, false),
     op(
         "create with mcp",
@@ -287,7 +307,7 @@ const OPERATIONS: &[Operation] = &[
     op("tasks.subscribe", SOCKET, "tasks.subscribe", "{}", Scope::Read, false),
     op("task delete", "DELETE", "/tasks/{t}?force=true", "", Scope::Admin, true),
     op("verify", "GET", "/verify", "", Scope::Admin, false),
-    op("prune", "POST", "/prune", r#"{"delete_after_s": 86400}"#, Scope::Admin, false),
+    op("prune", "POST", "/prune", r#"{"delete_after_s": 86400}"#, Scope::Admin, false).again(),
     op("doctor", "GET", "/doctor", "", Scope::Read, false),
     op("git branch", "GET", "/sessions/{s}/git/branch", "", Scope::Read, false),
     op(
@@ -304,7 +324,7 @@ const OPERATIONS: &[Operation] = &[
         .on(Setting::Committed),
     op("git push", "POST", "/sessions/{s}/git/push", "", Scope::Control, true)
         .on(Setting::Committed),
-    op("reload", "POST", "/reload", "", Scope::Admin, false),
+    op("reload", "POST", "/reload", "", Scope::Admin, false).again(),
 ];
 
 /// Eight of these at once are answered by how far the first one is.
@@ -505,10 +525,12 @@ async fn all(client: &Client, fleet: &Fleet, world: &World, what: &str) -> Vec<S
                 assert_ne!(again, "disk_full", "{}", operation.name);
                 code(&came)
             }
-            "key" if operation.is_keyed => {
+            "key" if operation.repeated != Repeated::Read => {
                 let first = operation.ask_keyed(&caller, &ids).await;
                 let second = operation.ask_keyed(&caller, &ids).await;
-                if let (Ok(first), Ok(second)) = (&first, &second) {
+                if let (Repeated::Keyed, Ok(first), Ok(second)) =
+                    (operation.repeated, &first, &second)
+                {
                     let (mut first, mut second) = (first.clone(), second.clone());
                     // Some answers say that they are repeated.
                     for answer in [&mut first, &mut second] {
@@ -576,13 +598,16 @@ async fn every_operation_answers_bad_input_with_a_code() {
     assert_eq!(table, TABLE, "found:\n{table}");
 }
 
-/// A repetition under a key (`key`) is answered as the first time; of eight at once all codes are named.
+/// A repetition under a key (`key`) is answered as the first time, or done again where that comes to the
+/// same ([`Repeated::Again`]): an archive that is there is not written again (`file_exists`), a file has what it was given, a conversation is
+/// gone, settings are read, a worktree is whole or gone. Of eight at once all codes are named.
 /// No write is needed where a full disk is `ok`: nothing is read, held, due or different.
 const TABLE: &str = "\
 queue list: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=ok key=- limit=- eight=ok
 queue show: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=ok key=- limit=- eight=ok
 queue add: unknown=session_not_found scope=insufficient_scope closed=session_closed away=ok full=disk_full key=ok/ok limit=limit_reached eight=ok
 queue edit: unknown=session_not_found scope=insufficient_scope closed=session_closed away=ok full=disk_full key=ok/ok limit=request_invalid eight=ok
+queue edit text: unknown=session_not_found scope=insufficient_scope closed=session_closed away=ok full=disk_full key=ok/ok limit=request_invalid eight=ok
 queue move: unknown=session_not_found scope=insufficient_scope closed=session_closed away=ok full=disk_full key=ok/ok limit=- eight=ok
 queue remove: unknown=session_not_found scope=insufficient_scope closed=session_closed away=ok full=disk_full key=ok/ok limit=- eight=ok|queued_prompt_not_found
 queue release: unknown=session_not_found scope=insufficient_scope closed=session_closed away=ok full=disk_full key=ok/ok limit=- eight=ok
@@ -593,7 +618,7 @@ answer with a message: unknown=wait_not_found scope=insufficient_scope closed=wa
 new resume token: unknown=wait_not_found scope=insufficient_scope closed=wait_not_found away=ok full=disk_full key=ok/response_not_kept limit=- eight=ok
 resume: unknown=session_not_found scope=insufficient_scope closed=session_closed away=agentctl_unreachable full=disk_full key=ok/ok limit=- eight=ok
 resume with history: unknown=session_not_found scope=insufficient_scope closed=session_closed away=agentctl_unreachable full=disk_full key=ok/ok limit=- eight=-
-open: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=ok key=- limit=- eight=ok
+open: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=ok key=ok/ok limit=- eight=ok
 start: unknown=session_not_found scope=insufficient_scope closed=session_closed away=ok full=ok key=ok/ok limit=- eight=ok
 abandon: unknown=session_not_found scope=insufficient_scope closed=- away=ok full=executor_in_use key=executor_in_use/executor_in_use limit=- eight=executor_in_use
 abandon what is away: unknown=session_not_found scope=insufficient_scope closed=- away=ok full=disk_full key=ok/ok limit=- eight=ok
@@ -606,19 +631,22 @@ login: unknown=session_not_found scope=insufficient_scope closed=session_closed 
 fork an idle one: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=disk_full key=ok/ok limit=request_invalid eight=ok
 fork: unknown=session_not_found scope=insufficient_scope closed=ok away=run_in_progress full=run_in_progress key=run_in_progress/run_in_progress limit=- eight=run_in_progress
 rename: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=disk_full key=ok/ok limit=request_invalid eight=ok
-redact: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=disk_full key=- limit=request_invalid eight=ok
-archive: unknown=session_not_found scope=insufficient_scope closed=- away=ok full=ok key=- limit=- eight=-
-archive a running one: unknown=session_not_found scope=insufficient_scope closed=- away=session_not_closed full=session_not_closed key=- limit=- eight=session_not_closed
+redact: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=disk_full key=ok/ok limit=request_invalid eight=ok
+archive: unknown=session_not_found scope=insufficient_scope closed=- away=ok full=ok key=ok/file_exists limit=- eight=-
+archive a running one: unknown=session_not_found scope=insufficient_scope closed=- away=session_not_closed full=session_not_closed key=session_not_closed/session_not_closed limit=- eight=session_not_closed
 verify one: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=ok key=- limit=- eight=ok
 bootstrap: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=ok key=- limit=- eight=ok
 shells: unknown=session_not_found scope=insufficient_scope closed=ok away=workspace_missing full=workspace_missing key=- limit=- eight=workspace_missing
 open shell: unknown=session_not_found scope=insufficient_scope closed=session_closed away=workspace_missing full=workspace_missing key=workspace_missing/workspace_missing limit=request_invalid eight=workspace_missing
-write file: unknown=session_not_found scope=insufficient_scope closed=session_closed away=workspace_missing full=workspace_missing key=- limit=- eight=workspace_missing
-repair worktree: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=ok key=- limit=- eight=ok
-clean up worktree: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=disk_full key=- limit=- eight=ok
-agent session close: unknown=agent_not_offered scope=insufficient_scope closed=agent_not_offered away=agent_not_offered full=agent_not_offered key=- limit=- eight=agent_not_offered
-agent session delete: unknown=ok scope=insufficient_scope closed=ok away=agentctl_unreachable full=disk_full key=- limit=- eight=ok
-agent session delete, its own: unknown=ok scope=insufficient_scope closed=ok away=agent_session_in_use full=agent_session_in_use key=- limit=- eight=agent_session_in_use
+write file: unknown=session_not_found scope=insufficient_scope closed=session_closed away=workspace_missing full=workspace_missing key=workspace_missing/workspace_missing limit=- eight=workspace_missing
+repair worktree: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=ok key=ok/ok limit=- eight=ok
+clean up worktree: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=disk_full key=ok/ok limit=- eight=ok
+agent session close: unknown=agent_not_offered scope=insufficient_scope closed=agent_not_offered away=agent_not_offered full=agent_not_offered key=agent_not_offered/agent_not_offered limit=- eight=agent_not_offered
+agent session close, no agent: unknown=agent_not_found scope=insufficient_scope closed=agent_not_found away=agent_not_found full=agent_not_found key=agent_not_found/agent_not_found limit=- eight=agent_not_found
+agent session delete: unknown=ok scope=insufficient_scope closed=ok away=agentctl_unreachable full=disk_full key=ok/ok limit=- eight=ok
+agent session delete, its own: unknown=ok scope=insufficient_scope closed=ok away=agent_session_in_use full=agent_session_in_use key=agent_session_in_use/agent_session_in_use limit=- eight=agent_session_in_use
+agent session delete, none: unknown=agent_error scope=insufficient_scope closed=agent_error away=agentctl_unreachable full=agent_error key=agent_error/agent_error limit=- eight=agent_error
+agent session delete, no agent: unknown=agent_not_found scope=insufficient_scope closed=agent_not_found away=agent_not_found full=agent_not_found key=agent_not_found/agent_not_found limit=- eight=agent_not_found
 agent sessions: unknown=ok scope=insufficient_scope closed=ok away=agentctl_unreachable full=ok key=- limit=- eight=ok
 create with mcp: unknown=ok scope=insufficient_scope closed=ok away=ok full=disk_full key=ok/ok limit=request_invalid eight=ok
 task edit: unknown=task_not_found scope=insufficient_scope closed=ok away=ok full=disk_full key=ok/ok limit=request_invalid eight=ok
@@ -627,11 +655,11 @@ task.update: unknown=task_not_found scope=insufficient_scope closed=ok away=ok f
 tasks.subscribe: unknown=ok scope=insufficient_scope closed=ok away=ok full=ok key=- limit=- eight=ok
 task delete: unknown=task_not_found scope=insufficient_scope closed=ok away=ok full=disk_full key=ok/ok limit=- eight=ok|task_not_found
 verify: unknown=ok scope=insufficient_scope closed=ok away=ok full=ok key=- limit=- eight=ok
-prune: unknown=ok scope=insufficient_scope closed=ok away=ok full=ok key=- limit=- eight=ok
+prune: unknown=ok scope=insufficient_scope closed=ok away=ok full=ok key=ok/ok limit=- eight=ok
 doctor: unknown=ok scope=insufficient_scope closed=ok away=ok full=ok key=- limit=- eight=ok
 git branch: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=ok key=- limit=- eight=ok
 git commit: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=disk_full key=ok/ok limit=request_invalid eight=nothing_to_commit|ok
 git merge: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=disk_full key=ok/ok limit=- eight=ok
 git push: unknown=session_not_found scope=insufficient_scope closed=ok away=ok full=disk_full key=ok/ok limit=- eight=ok
-reload: unknown=ok scope=insufficient_scope closed=ok away=ok full=ok key=- limit=- eight=ok
+reload: unknown=ok scope=insufficient_scope closed=ok away=ok full=ok key=ok/ok limit=- eight=ok
 ";

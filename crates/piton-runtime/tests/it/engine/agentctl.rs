@@ -237,6 +237,10 @@ impl Machine {
                 let page = AgentSessions { sessions: vec![listed], next_cursor: None };
                 return Ok(serde_json::to_value(page).unwrap());
             }
+            // It knows no such conversation.
+            Act::DeleteSession { agent_session_id } if agent_session_id == "theirs_none" => {
+                return Err(problem(Code::AgentError));
+            }
             Act::DeleteSession { .. } => {}
             Act::Prompt { run_id, content } => {
                 let text = content.text();
