@@ -5,6 +5,7 @@ use hyper::Method;
 use hyper::body::Incoming;
 use piton_core::Seq;
 use piton_core::id::SessionId;
+use tokio::time::Instant;
 
 use super::http::{refused, unreachable};
 use super::{Backoff, Client, Endpoint, Error, Parser, Result, SseEvent};
@@ -75,7 +76,12 @@ impl Client {
 
     /// Follows the index of sessions.
     pub fn index_events(&self) -> IndexEvents {
-        IndexEvents { client: self.clone(), backoff: Backoff::default(), connection: None }
+        IndexEvents {
+            client: self.clone(),
+            backoff: Backoff::default(),
+            connection: None,
+            retry_at: None,
+        }
     }
 }
 
@@ -156,27 +162,43 @@ pub struct IndexEvents {
     client: Client,
     backoff: Backoff,
     connection: Option<Connection>,
+    /// No connection is tried before this.
+    retry_at: Option<Instant>,
 }
 
 impl IndexEvents {
     /// The next change, over lost connections. Safe to cancel.
     pub async fn next(&mut self) -> Result<IndexUpdate> {
         loop {
+            if let Some(update) = self.next_or_lost().await? {
+                return Ok(update);
+            }
+        }
+    }
+
+    /// The next change; `None` each time that the connection is lost or cannot be opened. The next call
+    /// opens another one, after a delay that grows. Safe to cancel.
+    pub async fn next_or_lost(&mut self) -> Result<Option<IndexUpdate>> {
+        loop {
+            if let Some(at) = self.retry_at {
+                tokio::time::sleep_until(at).await;
+            }
             let connection = match &mut self.connection {
                 Some(connection) => connection,
                 None => match Connection::open(&self.client, "/api/v1/events", None).await {
                     Ok(opened) => self.connection.insert(opened),
                     Err(error) if !error.is_transient() => return Err(error),
                     Err(_) => {
-                        tokio::time::sleep(self.backoff.delay()).await;
-                        continue;
+                        self.retry_at = Some(Instant::now() + self.backoff.delay());
+                        return Ok(None);
                     }
                 },
             };
+            self.retry_at = None;
             let Ok(event) = connection.next().await else {
                 self.connection = None;
-                tokio::time::sleep(self.backoff.delay()).await;
-                continue;
+                self.retry_at = Some(Instant::now() + self.backoff.delay());
+                return Ok(None);
             };
             let wrong = |error: serde_json::Error| unreachable(&connection.endpoint, error);
             let data = event.data.as_str();
@@ -195,7 +217,7 @@ impl IndexEvents {
                 _ => continue,
             };
             self.backoff.reset();
-            return Ok(update);
+            return Ok(Some(update));
         }
     }
 }
