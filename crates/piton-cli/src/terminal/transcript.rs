@@ -1,6 +1,8 @@
 //! All of the conversation on the whole screen: nothing folded, older messages read when they are
 //! reached. Pure.
 
+use std::borrow::Cow;
+
 use ratatui::text::Line;
 
 use super::conversation::Item;
@@ -19,15 +21,61 @@ pub(crate) struct Transcript {
     from_end: usize,
     height: usize,
     total: usize,
-    cache: Option<Cache>,
+    cache: Cache,
 }
 
-/// The rows of so many items at a width.
-#[derive(Debug)]
+/// The rows of items at a width; of those that may still change, none.
+#[derive(Debug, Default)]
 struct Cache {
     width: usize,
-    items: usize,
-    rows: Vec<Row>,
+    items: Vec<Option<Vec<Row>>>,
+    /// Items that were laid out, for tests.
+    #[cfg(test)]
+    laid_out: usize,
+}
+
+impl Cache {
+    /// The rows of each item. Only what may still change is laid out again.
+    fn rows<'i>(
+        &mut self,
+        items: impl Iterator<Item = &'i Item>,
+        width: usize,
+    ) -> Vec<Cow<'_, [Row]>> {
+        if self.width != width {
+            self.items.clear();
+            self.width = width;
+        }
+        let mut live = Vec::new();
+        let mut count = 0;
+        for (at, item) in items.enumerate() {
+            count = at + 1;
+            if self.items.len() < count {
+                self.items.push(None);
+            }
+            if self.items[at].is_some() {
+                continue;
+            }
+            let rows = render::item(item, width, Detail::Whole);
+            #[cfg(test)]
+            {
+                self.laid_out += 1;
+            }
+            if item.is_final() {
+                self.items[at] = Some(rows);
+            } else {
+                live.push((at, rows));
+            }
+        }
+        self.items.truncate(count);
+        let mut live = live.into_iter().peekable();
+        let rows = self.items.iter().enumerate().map(|(at, known)| match known {
+            Some(rows) => Cow::Borrowed(rows.as_slice()),
+            None => Cow::Owned(
+                live.next_if(|(of, _)| *of == at).map_or_else(Vec::new, |(_, rows)| rows),
+            ),
+        });
+        rows.collect()
+    }
 }
 
 impl Transcript {
@@ -64,7 +112,8 @@ impl Transcript {
         self.older = items;
         self.from_seq = from_seq;
         self.is_loading = false;
-        self.cache = None;
+        // They come before what was laid out.
+        self.cache.items.clear();
     }
 
     /// With a notice of what happens elsewhere meanwhile.
@@ -76,18 +125,8 @@ impl Transcript {
         rows_max: usize,
     ) -> Picture {
         let width = columns.saturating_sub(1).max(12);
-        let count = self.older.len() + items.len();
-        // Only what is final stays: the last items may still grow.
-        let is_current = self.cache.as_ref().is_some_and(|cache| {
-            cache.width == width && cache.items == count && items.iter().all(Item::is_final)
-        });
-        if !is_current {
-            let all = self.older.iter().chain(items);
-            let rows = all.flat_map(|item| render::item(item, width, Detail::Whole)).collect();
-            self.cache = Some(Cache { width, items: count, rows });
-        }
-        let all = self.cache.as_ref().map(|cache| cache.rows.as_slice()).unwrap_or_default();
-        self.total = all.len();
+        let parts = self.cache.rows(self.older.iter().chain(items), width);
+        self.total = parts.iter().map(|part| part.len()).sum();
         self.height = rows_max.saturating_sub(2).max(1);
         self.from_end = self.from_end.min(self.total.saturating_sub(self.height));
         let end = self.total - self.from_end;
@@ -102,7 +141,9 @@ impl Transcript {
         head.push(span(format!("  {state}"), QUIET));
         let head = Line::from(head);
         let mut rows = vec![cut(head, width)];
-        rows.extend(all[start..end].iter().cloned());
+        rows.extend(
+            parts.iter().flat_map(|part| part.iter()).skip(start).take(end - start).cloned(),
+        );
         rows.resize(self.height + 1, Line::default());
         let place = format!(
             "{} to {end} of {} lines · ↑ ↓ page home end · q closes",
@@ -142,5 +183,31 @@ mod tests {
         assert!(text.contains("> prompt 1\n") && text.contains("from the beginning"), "{text}");
         let text = text_of(&transcript.picture(&now, Some("A request waits"), 40, 8));
         assert!(text.starts_with("Transcript  A request waits"), "{text}");
+    }
+    /// While a turn is open, each draw lays out what still changes, not all that was said before.
+    #[test]
+    fn only_what_still_changes_is_laid_out_again() {
+        let mut transcript = Transcript::new(1);
+        let agent = |text: &str, is_done| Item::Agent {
+            message_id: "m".to_owned(),
+            text: text.to_owned(),
+            is_done,
+        };
+        let mut now = items(1, 500);
+        now.push(agent("begun", false));
+        transcript.picture(&now, None, 40, 8);
+        assert_eq!(transcript.cache.laid_out, 501);
+        now[500] = agent("begun and continued", false);
+        let text = text_of(&transcript.picture(&now, None, 40, 8));
+        assert_eq!(transcript.cache.laid_out, 502);
+        assert!(text.contains("begun and continued"), "{text}");
+        now[500] = agent("done", true);
+        transcript.picture(&now, None, 40, 8);
+        let text = text_of(&transcript.picture(&now, None, 40, 8));
+        assert_eq!(transcript.cache.laid_out, 503);
+        assert!(text.contains("  done") && !text.contains("continued"), "{text}");
+        // At another width, all of them.
+        transcript.picture(&now, None, 60, 8);
+        assert_eq!(transcript.cache.laid_out, 503 + 501);
     }
 }
