@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use ignore::{DirEntry, WalkBuilder};
+
 use super::commands;
 
 /// Files that are looked at for a choice.
@@ -107,32 +109,23 @@ fn score(path: &str, wanted: &str) -> Option<usize> {
     wanted.chars().all(|c| rest.any(|other| other == c)).then_some(3)
 }
 
-/// The files of a folder, relative to it.
+/// The files of a folder, relative to it, without those that git ignores. For a thread of its own.
 pub(crate) fn files(folder: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(next) = folders.pop() {
+    let is_walked = |entry: &DirEntry| {
+        let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+        entry.depth() == 0
+            || !(is_folder && SKIPPED.iter().any(|skipped| entry.file_name() == *skipped))
+    };
+    let mut walk = WalkBuilder::new(folder);
+    // Files that begin with a dot are files of a project; a folder need not be a repository.
+    walk.hidden(false).require_git(false).filter_entry(is_walked);
+    walk.build()
         // A folder that cannot be read has no files to offer.
-        let Ok(entries) = std::fs::read_dir(&next) else { continue };
-        for entry in entries.flatten() {
-            let name = entry.file_name();
-            let Ok(kind) = entry.file_type() else { continue };
-            if kind.is_dir() {
-                if !SKIPPED.iter().any(|skipped| name == *skipped) {
-                    folders.push(entry.path());
-                }
-                continue;
-            }
-            let path = entry.path();
-            if let Some(path) = path.strip_prefix(folder).ok().and_then(Path::to_str) {
-                found.push(path.to_owned());
-            }
-            if found.len() >= FILES_MAX {
-                return found;
-            }
-        }
-    }
-    found
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_type().is_some_and(|kind| !kind.is_dir()))
+        .filter_map(|entry| Some(entry.path().strip_prefix(folder).ok()?.to_str()?.to_owned()))
+        .take(FILES_MAX)
+        .collect()
 }
 
 #[cfg(test)]
@@ -169,15 +162,19 @@ mod tests {
     }
 
     #[test]
-    fn made_folders_are_not_walked() {
+    fn made_folders_and_ignored_files_are_not_offered() {
         let folder = tempfile::tempdir().unwrap();
-        for path in ["a.txt", "sub/b.txt", ".git/c", "target/d"] {
+        let paths =
+            ["a.txt", ".env.example", "sub/b.txt", ".git/c", "target/d", "out/e", "sub/f.log"];
+        for path in paths {
             let path = folder.path().join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, "").unwrap();
         }
+        std::fs::write(folder.path().join(".gitignore"), "out/\n").unwrap();
+        std::fs::write(folder.path().join("sub/.gitignore"), "*.log\n").unwrap();
         let mut found = files(folder.path());
         found.sort();
-        assert_eq!(found, ["a.txt", "sub/b.txt"]);
+        assert_eq!(found, [".env.example", ".gitignore", "a.txt", "sub/.gitignore", "sub/b.txt"]);
     }
 }
