@@ -254,6 +254,10 @@ pub(crate) fn report_panics() {
             std::env::consts::OS,
             std::env::consts::ARCH,
         );
+        // The terminal client ends with the main thread: what it drew would hide the report.
+        if std::thread::current().name() == Some("main") {
+            let _ = crate::terminal::leave_full();
+        }
         // Without stderr there is no other place to report to.
         let _ = io::stderr().write_all(text.as_bytes());
     }));

@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ratatui::style::{Color, Modifier, Style};
 use rustix::termios::{self, OptionalActions, Termios};
@@ -289,6 +290,8 @@ impl Raw {
 
     /// As it was before: for another program, or at the end.
     pub(crate) fn suspend(&mut self) {
+        // Also where nothing else could leave it: at an error, and in a panic.
+        let _ = leave_full();
         if !self.is_raw {
             return;
         }
@@ -303,6 +306,23 @@ impl Drop for Raw {
     fn drop(&mut self) {
         self.suspend();
     }
+}
+
+/// The alternate screen is shown. A terminal has one, whoever draws on it.
+static IS_FULL: AtomicBool = AtomicBool::new(false);
+
+/// Shows the alternate screen; with the wheel, the terminal's own selection needs Shift.
+pub(crate) fn enter_full(has_wheel: bool) -> io::Result<()> {
+    IS_FULL.store(true, Ordering::Relaxed);
+    write(if has_wheel { "\x1b[?1049h\x1b[?1000h\x1b[?1006h" } else { "\x1b[?1049h" })
+}
+
+/// Back to what was printed, if the alternate screen is shown.
+pub(crate) fn leave_full() -> io::Result<()> {
+    if IS_FULL.swap(false, Ordering::Relaxed) {
+        write("\x1b[?1006l\x1b[?1000l\x1b[?1049l\x1b[?25h")?;
+    }
+    Ok(())
 }
 
 /// All at once, so that no other output comes in between.

@@ -27,6 +27,7 @@ mod view;
 use std::io::{self, IsTerminal as _};
 
 use crate::ui::Ui;
+pub(crate) use display::leave_full;
 
 /// Whether there is a terminal that the client can draw on.
 pub(crate) fn is_possible(ui: &Ui) -> bool {

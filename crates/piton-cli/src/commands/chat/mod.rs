@@ -222,10 +222,10 @@ async fn talk_on(
     first: Option<String>,
     plain: bool,
 ) -> Result<Exit> {
-    open(ui, &client, &session).await?;
     if !plain && terminal::is_possible(ui) {
         return draw(ui, cx, client, session, None, first).await;
     }
+    open(ui, &client, &session).await?;
     let mut talk = Talk::new(ui, cx, client, session, Until::Left);
     if let Some(first) = first {
         talk = talk.with_first_prompt(first.into());
@@ -293,7 +293,7 @@ fn is_prompt(text: &str) -> bool {
     !is_spelled_like_a_path && !Path::new(text).exists()
 }
 
-/// Starts the agent of a session that can be resumed.
+/// Starts the agent of a session that can be resumed. What is drawn starts it itself, on the screen.
 async fn open(ui: &mut Ui, client: &Client, session: &SessionId) -> Result<()> {
     let status = client.session(session).await?;
     if status.is_resumable && !status.is_agent_running {
@@ -325,7 +325,6 @@ async fn draw(
             (Left::Quit, exit) => return Ok(exit),
             (Left::To(other), _) => {
                 is_new = false;
-                open(ui, &client, &other).await?;
                 other
             }
             (Left::New, _) => {

@@ -148,6 +148,10 @@ impl Chat<'_> {
             let words = format!("starting {}", self.status.agent);
             return Some(activity(&words, self.started_at.elapsed().as_secs(), "ctrl-c leaves"));
         }
+        if !self.conversation.is_running() {
+            // There is no turn yet that a key could interrupt.
+            return Some(activity("sending", 0, ""));
+        }
         let since = self.conversation.run_since;
         let now: Timestamp = self.cx.now();
         let elapsed = since.map_or(0, |since| now.since(since).as_secs());

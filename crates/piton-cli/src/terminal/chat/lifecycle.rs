@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
-use piton_api::client::Records;
+use piton_api::client::{Error as ClientError, Records};
 
+use super::requests::Done;
 use super::{Chat, Left, RECONNECT_EVERY};
 use crate::error::Result;
 use crate::terminal::conversation::Item;
@@ -40,6 +41,26 @@ impl Chat<'_> {
         Ok(())
     }
 
+    /// Starts the agent of a session that can be resumed, while the conversation is on the screen already.
+    /// Only the agent: whether an interrupted run continues is for the person to say.
+    pub(super) fn start_agent(&mut self, last_seq: u64) {
+        (self.awaits_agent, self.awaits_since) = (true, last_seq);
+        let (client, session) = (self.client.clone(), self.session.clone());
+        self.spawn(async move { Done::Opened(client.open_session(&session).await.map(drop)) });
+    }
+
+    pub(super) fn agent_started(&mut self, result: Result<(), ClientError>) {
+        self.awaits_agent = false;
+        match result {
+            Ok(()) => self.conversation.stale.agent = true,
+            // The records' connection says when there is a server again.
+            Err(error) if error.is_transient() => {}
+            // What was said is shown all the same, and a prompt tries again.
+            Err(error) => self.report(&error.into()),
+        }
+        self.send_next();
+    }
+
     pub(super) fn greet(&mut self, has_agent: bool) {
         let text = match (&self.title, has_agent) {
             (Some(title), _) => format!("{title} · {} · {}", self.status.agent, self.session),
@@ -54,16 +75,23 @@ impl Chat<'_> {
         }
     }
 
-    /// The terminal as it was, and how to come back.
-    pub(super) fn leave(&mut self, left: &Left) -> Result<()> {
+    /// The terminal as it was before, with all that was said.
+    pub(super) fn restore_terminal(&mut self) -> Result<()> {
+        // First: the terminal may be gone.
+        self.save_draft();
         if self.transcript.is_some() {
             self.close_transcript()?;
         }
-        self.save_draft();
         self.print_rest()?;
         let end = self.inline.leave();
         write(&end)?;
         self.raw = None;
+        Ok(())
+    }
+
+    /// The terminal as it was, and how to come back.
+    pub(super) fn leave(&mut self, left: &Left) -> Result<()> {
+        self.restore_terminal()?;
         if matches!(left, Left::Quit) {
             let (call, session) = (&self.ui.call, &self.session);
             let text = format!("The agent keeps running. Come back with: {call} attach {session}");

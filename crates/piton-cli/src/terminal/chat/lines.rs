@@ -29,6 +29,8 @@ const KEYS: &[(&str, &str)] = &[
     ("ctrl-a e b f k u w y, alt-b f d", "move and cut as in a shell; ctrl-z undoes"),
 ];
 
+const REWIND_OPTIONS: &str = "--dry-run, --force, --cancel, --files and --conversation";
+
 impl Chat<'_> {
     pub(super) fn remember(&mut self, text: &str) {
         if let Err(error) = self.history.add(text) {
@@ -56,6 +58,7 @@ impl Chat<'_> {
             Purpose::QueueEdit { message_id, version, has_attachments } => {
                 let text = self.editor.text().trim().to_owned();
                 self.restore_prompt();
+                self.hold(&text);
                 let text = Some(text).filter(|text| has_attachments || !text.is_empty());
                 self.change_queued(message_id, version, text);
                 return Ok(());
@@ -161,27 +164,48 @@ impl Chat<'_> {
             }
             "rewind" => self.rewind(argument),
             "checkpoint" => self.list_checkpoints(),
-            "undo" => self.go_back(|client, session| async move {
-                client.undo(&session, &UndoRequest::default()).await
-            }),
+            "undo" => self.undo(argument),
             _ => {}
         }
         Ok(())
     }
 
-    /// `/rewind`, `/rewind 2`, and `--force` behind it.
+    /// `/rewind`, `/rewind 2`, `/rewind ID`, and options behind it.
     fn rewind(&mut self, argument: &str) {
         let mut request = RewindRequest::default();
         for word in argument.split_whitespace() {
             match (word, word.parse()) {
+                ("--dry-run", _) => request.dry_run = Some(true),
                 ("--force", _) => request.force = Some(true),
+                ("--cancel", _) => request.cancel = Some(true),
                 ("--files", _) => request.conversation = Some(false),
                 ("--conversation", _) => request.files = Some(false),
+                (option, _) if option.starts_with('-') => {
+                    return self.has_no_option("rewind", option, REWIND_OPTIONS);
+                }
                 (_, Ok(turns)) => request.turns = Some(turns),
                 (named, Err(_)) => request.checkpoint = Some(named.to_owned()),
             }
         }
         self.go_back(|client, session| async move { client.rewind(&session, &request).await });
+    }
+
+    /// `/undo`, and options behind it.
+    fn undo(&mut self, argument: &str) {
+        let mut request = UndoRequest::default();
+        for word in argument.split_whitespace() {
+            match word {
+                "--dry-run" => request.dry_run = Some(true),
+                "--force" => request.force = Some(true),
+                other => return self.has_no_option("undo", other, "--dry-run and --force"),
+            }
+        }
+        self.go_back(|client, session| async move { client.undo(&session, &request).await });
+    }
+
+    fn has_no_option(&mut self, command: &str, option: &str, options: &str) {
+        let text = format!("/{command} has no {option}: it has {options}. Nothing was done.");
+        self.message = Some((Tone::Attention, text));
     }
 
     fn list_checkpoints(&self) {

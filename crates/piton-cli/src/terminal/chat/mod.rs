@@ -1,8 +1,11 @@
 //! One conversation on the screen: records and keys in, rows and requests out.
 
+mod answers;
+mod drafts;
 mod drawing;
 mod lifecycle;
 mod lines;
+mod outside;
 mod paging;
 mod requests;
 pub(super) mod rules;
@@ -37,6 +40,7 @@ use crate::context::Context;
 use crate::error::{Exit, Result};
 use crate::ui::{Tone, Ui};
 use requests::Done;
+pub(crate) use typing::first_line;
 
 /// Records at the end of a log that are shown when a session is opened. The rest is read when the
 /// transcript is scrolled to it.
@@ -80,6 +84,19 @@ enum Purpose {
     QueueEdit { message_id: String, version: u64, has_attachments: bool },
 }
 
+/// The files of the workspace, for the choice behind `@`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Files {
+    #[default]
+    Unknown,
+    /// They are being looked for.
+    Wanted {
+        /// Tab was pressed since: the first that fits is taken.
+        is_tab: bool,
+    },
+    Known(Vec<String>),
+}
+
 /// Ctrl-R.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Search {
@@ -116,13 +133,15 @@ pub(crate) struct Chat<'a> {
     popup: Option<Popup>,
     /// The choices were closed for this text.
     popup_closed_for: Option<String>,
-    files: Option<Vec<String>>,
+    files: Files,
     draft: Option<Draft>,
     asking: Option<Asking>,
     key_delay: Duration,
     queue: Vec<QueuedPrompt>,
     outbox: VecDeque<Outgoing>,
     is_sending: bool,
+    /// Reasons, answers and changes of the queue that the server has not accepted yet.
+    unaccepted: Vec<String>,
     agent: Option<AgentView>,
     status: Status,
     message: Option<(Tone, String)>,
@@ -139,8 +158,10 @@ pub(crate) struct Chat<'a> {
     interrupted_at: Option<Instant>,
     /// When Ctrl-C was pressed without a turn, if nothing was since.
     cleared_at: Option<Instant>,
-    /// The session is new: nothing is sent before its agent is ready.
+    /// The agent starts: nothing is sent before it is ready.
     awaits_agent: bool,
+    /// What records up to here say of it is past.
+    awaits_since: u64,
     away_since: Option<Instant>,
     retry_at: Option<Instant>,
     is_loading: (bool, bool, bool),
@@ -178,6 +199,9 @@ pub(crate) async fn run(
     let status = client.session(&session).await?;
     let mut chat = Chat::new(ui, cx, client, session, done, &status)?;
     chat.awaits_agent = is_new;
+    if !is_new && status.is_resumable && !status.is_agent_running {
+        chat.start_agent(status.summary.last_seq);
+    }
     if let Some(text) = first_prompt {
         chat.send(text);
     }
@@ -245,13 +269,14 @@ impl<'a> Chat<'a> {
             rule_shown: None,
             popup: None,
             popup_closed_for: None,
-            files: None,
+            files: Files::Unknown,
             draft: Some(draft),
             asking: None,
             key_delay: cx.settings.permissions.key_delay,
             queue: Vec::new(),
             outbox: VecDeque::new(),
             is_sending: false,
+            unaccepted: Vec::new(),
             agent: None,
             status: shown_status,
             message,
@@ -268,6 +293,7 @@ impl<'a> Chat<'a> {
             interrupted_at: None,
             cleared_at: None,
             awaits_agent: false,
+            awaits_since: 0,
             away_since: None,
             retry_at: None,
             is_loading: (false, false, false),
@@ -284,9 +310,30 @@ impl<'a> Chat<'a> {
 
     async fn run(
         mut self,
-        mut results: mpsc::UnboundedReceiver<Done>,
+        results: mpsc::UnboundedReceiver<Done>,
         has_agent: bool,
     ) -> Result<(Left, Exit)> {
+        let left = match self.converse(results, has_agent).await {
+            Ok(left) => left,
+            Err(error) => {
+                if self.purpose == Purpose::Prompt && self.search.is_none() {
+                    let typed = self.editor.text();
+                    self.remember(&typed);
+                }
+                // The error is what is said: the terminal may be what is gone.
+                let _ = self.restore_terminal();
+                return Err(error);
+            }
+        };
+        self.leave(&left)?;
+        Ok((left, Exit::Good))
+    }
+
+    async fn converse(
+        &mut self,
+        mut results: mpsc::UnboundedReceiver<Done>,
+        has_agent: bool,
+    ) -> Result<Left> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut resize = signal(SignalKind::window_change())?;
         let mut hangup = signal(SignalKind::hangup())?;
@@ -300,7 +347,7 @@ impl<'a> Chat<'a> {
         self.conversation.stale.agent = true;
         self.conversation.stale.branch = true;
         self.look_for_graph(has_agent);
-        let outcome = loop {
+        loop {
             self.refresh();
             let now = Instant::now();
             let draw_at = self.is_dirty.then(|| self.drawn_at.map_or(now, |at| at + DRAW_EVERY));
@@ -325,11 +372,9 @@ impl<'a> Chat<'a> {
             };
             self.handle(event, &mut records).await?;
             if let Some(left) = self.left.take() {
-                break left;
+                return Ok(left);
             }
-        };
-        self.leave(&outcome)?;
-        Ok((outcome, Exit::Good))
+        }
     }
 
     async fn handle(&mut self, event: Event, records: &mut Records) -> Result<()> {
@@ -391,23 +436,6 @@ impl<'a> Chat<'a> {
         Ok(())
     }
 
-    /// What is typed and what is not accepted yet outlives this process.
-    fn save_draft(&mut self) {
-        let is_prompt = self.purpose == Purpose::Prompt;
-        let typed = if is_prompt { self.editor.text() } else { self.stashed.clone() };
-        let unsent = self.outbox.iter().map(|out| out.text.as_str());
-        let text: Vec<&str> =
-            unsent.chain([typed.as_str()]).filter(|text| !text.is_empty()).collect();
-        let text = text.join("\n");
-        if let Some(draft) = &mut self.draft
-            && let Err(error) = draft.save(&text)
-        {
-            // Said once: the disk may be full, and typing continues.
-            self.draft = None;
-            self.message = Some((Tone::Bad, format!("What you type is not kept: {error}")));
-        }
-    }
-
     fn is_busy(&self) -> bool {
         let waits_for_person = self.asking.is_some() || !self.conversation.questions.is_empty();
         let runs = self.conversation.is_running() && !waits_for_person;
@@ -421,7 +449,9 @@ impl<'a> Chat<'a> {
         if !self.conversation.is_running() {
             self.interrupted_at = None;
         }
+        let is_past = record["seq"].as_u64().is_some_and(|seq| seq <= self.awaits_since);
         match record["kind"].as_str() {
+            Some("agent.ready" | "agent.error" | "executor.error") if is_past => {}
             Some("agent.ready") => {
                 self.awaits_agent = false;
                 self.send_next();
@@ -431,65 +461,6 @@ impl<'a> Chat<'a> {
             _ => {}
         }
         self.ask_next();
-    }
-
-    /// Puts the oldest open question on the screen, and takes an answered one away.
-    fn ask_next(&mut self) {
-        let open = &self.conversation.questions;
-        let is_open = |wait: &str| open.iter().any(|question| question.wait_id == wait);
-        if self.asking.as_ref().is_some_and(|asking| !is_open(&asking.question.wait_id)) {
-            self.asking = None;
-        }
-        if let Some(asking) = &self.asking
-            && let Some(now) = open.iter().find(|now| now.wait_id == asking.question.wait_id)
-            && now.request != asking.question.request
-        {
-            // Shown again from its beginning; keys count a moment later.
-            let has_draft = asking.is_typing() || !self.editor.is_empty();
-            self.asking = Some(Asking::new(now.clone(), has_draft));
-        }
-        if let Purpose::Rejection { wait_id, .. } | Purpose::Answer { wait_id } = &self.purpose
-            && !is_open(wait_id)
-        {
-            let reason = self.editor.take();
-            self.restore_prompt();
-            let kept = if reason.is_empty() { "" } else { " What you typed is in the prompt." };
-            self.add_to_prompt(&reason);
-            let text = format!("The request was answered elsewhere.{kept}");
-            self.message = Some((Tone::Attention, text));
-        }
-        if self.asking.is_none() && self.purpose == Purpose::Prompt {
-            let has_draft = !self.editor.is_empty();
-            let first = self.conversation.questions.first().cloned();
-            self.asking = first.map(|question| Asking::new(question, has_draft));
-        }
-    }
-
-    /// Text that the server refused: behind what is being typed, whatever that is for.
-    fn bring_back(&mut self, text: &str) {
-        if self.purpose == Purpose::Prompt {
-            self.add_to_prompt(text);
-        } else if self.stashed.is_empty() {
-            text.clone_into(&mut self.stashed);
-        } else if !text.is_empty() {
-            self.stashed = format!("{}\n{text}", self.stashed);
-        }
-    }
-
-    /// Text that is not sent, behind what is being typed: nothing that was typed is lost.
-    fn add_to_prompt(&mut self, text: &str) {
-        let typed = self.editor.text();
-        let parts = [typed.as_str(), text].into_iter().filter(|part| !part.is_empty());
-        let both = parts.collect::<Vec<_>>().join("\n");
-        if both != typed {
-            self.editor.set(&both);
-        }
-    }
-
-    fn restore_prompt(&mut self) {
-        self.purpose = Purpose::Prompt;
-        let stashed = std::mem::take(&mut self.stashed);
-        self.editor.set(&stashed);
     }
 
     fn agent_state(&self) -> AgentState {

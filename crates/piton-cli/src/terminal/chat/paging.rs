@@ -4,7 +4,7 @@ use ratatui::crossterm::event::{KeyCode, KeyModifiers};
 
 use super::Chat;
 use crate::error::Result;
-use crate::terminal::display::{Full, write};
+use crate::terminal::display::{Full, enter_full, leave_full};
 use crate::terminal::keys::Input;
 use crate::terminal::transcript::Transcript;
 
@@ -14,7 +14,7 @@ impl Chat<'_> {
         if let Some(asking) = &mut self.asking {
             asking.hide();
         }
-        write("\x1b[?1049h\x1b[?1000h\x1b[?1006h")?;
+        enter_full(true)?;
         self.full = Full::default();
         self.transcript = Some(Transcript::new(self.first_seq + 1));
         Ok(())
@@ -45,7 +45,7 @@ impl Chat<'_> {
 
     pub(super) fn close_transcript(&mut self) -> Result<()> {
         self.transcript = None;
-        write("\x1b[?1006l\x1b[?1000l\x1b[?1049l")?;
+        leave_full()?;
         Ok(())
     }
 }

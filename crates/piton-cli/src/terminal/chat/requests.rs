@@ -8,11 +8,9 @@ use piton_api::queue::{PromptAccepted, PromptRequest, Queue, QueuedPrompt};
 use piton_api::record::RecordQuery;
 use piton_api::rewind::{RewindResult, TurnCheckpointList};
 use piton_api::session::{RenameRequest, RunRequest};
-use piton_api::wait::AnswerRequest;
 use piton_core::graph::CheckpointType;
-use piton_core::id::{SessionId, WaitId};
+use piton_core::id::SessionId;
 use piton_core::{Code, PromptContent};
-use serde_json::Value;
 
 use super::{Chat, Left, RECONNECT_EVERY};
 use crate::attachment;
@@ -20,13 +18,16 @@ use crate::commands::chat::screen::Question;
 use crate::commands::sessions::rewind;
 use crate::error::{Error, Result};
 use crate::terminal::conversation::{Conversation, Item, graph_title};
-use crate::terminal::{human, images};
+use crate::terminal::images;
+use crate::text::one_line;
 use crate::ui::Tone;
 
 /// Records of one page of older messages.
 const OLDER_RECORDS: u64 = 500;
 const PAGE_RECORDS: usize = 250;
 const CHECKPOINTS_SHOWN: usize = 20;
+/// Files that a rewind would restore.
+const CHANGES_SHOWN: usize = 20;
 
 /// What came of a request.
 #[derive(Debug)]
@@ -62,6 +63,10 @@ pub(super) enum Done {
         code: Option<i32>,
     },
     Rule(Result<String>),
+    /// The agent of a session that was returned to is started.
+    Opened(Result<(), ClientError>),
+    /// The files of the workspace.
+    Files(Vec<String>),
     GoTo(Result<SessionId>),
     /// The graph that the session runs: its name, and what it is for.
     Graph(String, String),
@@ -108,41 +113,6 @@ impl Chat<'_> {
         });
     }
 
-    /// Answers with one of the options.
-    pub(super) fn choose_option(
-        &mut self,
-        wait_id: String,
-        option_id: &str,
-        message: Option<String>,
-    ) {
-        let open = &self.conversation.questions;
-        let Some(question) = open.iter().find(|question| question.wait_id == wait_id) else {
-            return;
-        };
-        let answer = human::answer_of(question, option_id);
-        self.answer(wait_id, answer, message);
-    }
-
-    /// Answers; `kept` is what was typed for it.
-    pub(super) fn answer(&mut self, wait_id: String, answer: Value, kept: Option<String>) {
-        let open = &mut self.conversation.questions;
-        let Some(at) = open.iter().position(|question| question.wait_id == wait_id) else { return };
-        let question = open.remove(at);
-        self.asking = None;
-        let client = self.client.clone();
-        self.spawn(async move {
-            // A text is the answer itself, not said beside one.
-            let message = kept.clone().filter(|_| !answer.is_string());
-            let answer = AnswerRequest { answer, message };
-            let result = match wait_id.parse::<WaitId>() {
-                Ok(wait) => client.answer(&wait, &answer).await.map(drop).map_err(Error::from),
-                Err(error) => Err(Error::from(error)),
-            };
-            Done::Answered(Box::new(question), kept, result)
-        });
-        self.ask_next();
-    }
-
     /// Sends what was typed first, if nothing is on its way. The same key each time: it arrives once.
     pub(super) fn send_next(&mut self) {
         if self.is_sending || self.awaits_agent {
@@ -155,7 +125,7 @@ impl Chat<'_> {
             Ok(content) => content,
             Err(error) => {
                 self.outbox.pop_front();
-                self.editor.set(&next.text);
+                self.bring_back(&next.text);
                 self.report(&error);
                 return;
             }
@@ -231,14 +201,19 @@ impl Chat<'_> {
 
     pub(super) fn finished(&mut self, done: Done) {
         self.is_dirty = true;
+        self.take_in(done);
+        self.save_draft();
+    }
+
+    fn take_in(&mut self, done: Done) {
         match done {
             Done::Sent(result) => self.sent(result),
-            Done::Answered(_, _, Ok(())) => {}
+            Done::Answered(_, reason, Ok(())) => self.release(&reason.unwrap_or_default()),
             Done::Answered(question, reason, Err(error)) => {
                 self.report(&error);
-                if let Some(reason) = reason {
-                    self.bring_back(&reason);
-                }
+                let reason = reason.unwrap_or_default();
+                self.release(&reason);
+                self.bring_back(&reason);
                 // It is asked again, unless the records say that it was answered.
                 let is_open = self.conversation.is_asked(&question.wait_id);
                 if is_open {
@@ -253,6 +228,7 @@ impl Chat<'_> {
                 self.conversation.stale.queue = true;
             }
             Done::QueueChanged { text, result: Ok(()) } => {
+                self.release(text.as_deref().unwrap_or_default());
                 let words = match text {
                     None => "The prompt is not queued any more.",
                     Some(_) => "The queued prompt is changed.",
@@ -261,6 +237,7 @@ impl Chat<'_> {
             }
             Done::QueueChanged { text, result: Err(error) } => {
                 self.report(&error.into());
+                self.release(text.as_deref().unwrap_or_default());
                 if let Some(text) = text {
                     self.bring_back(&text);
                 }
@@ -268,9 +245,7 @@ impl Chat<'_> {
             }
             Done::ReadQueued(Ok(prompt)) => self.edit_prompt(&prompt),
             Done::ReadQueued(Err(error)) => self.report(&error.into()),
-            Done::Rewound(Ok(done)) => {
-                self.conversation.note(Tone::Plain, rewind::summary(&done));
-            }
+            Done::Rewound(Ok(done)) => self.show_rewound(&done),
             Done::Acted { words, result: Ok(()) } => {
                 if !words.is_empty() {
                     self.message = Some((Tone::Quiet, words));
@@ -318,10 +293,26 @@ impl Chat<'_> {
                 self.title.get_or_insert(title);
                 self.status.agent = format!("graph {name}");
             }
+            Done::Opened(result) => self.agent_started(result),
+            Done::Files(files) => self.files_found(files),
             Done::Rule(Ok(words)) => self.conversation.note(Tone::Quiet, words),
             Done::GoTo(Ok(session)) => self.left = Some(Left::To(session)),
             Done::Rule(Err(error)) | Done::GoTo(Err(error)) => self.report(&error),
         }
+    }
+
+    /// What a rewind came to, or would come to.
+    fn show_rewound(&mut self, done: &RewindResult) {
+        let files = done.files.iter().filter(|_| done.dry_run);
+        let changes = files.flat_map(|files| &files.changes).take(CHANGES_SHOWN);
+        let mut lines: Vec<String> = changes
+            .map(|one| {
+                let (_, mark) = rewind::mark(one.change.as_str());
+                format!("{mark} {}", one_line(&one.path))
+            })
+            .collect();
+        lines.push(rewind::summary(done));
+        self.conversation.note(Tone::Plain, lines.join("\n"));
     }
 
     fn sent(&mut self, result: Result<PromptAccepted, ClientError>) {
@@ -359,13 +350,7 @@ impl Chat<'_> {
             }
             Err(error) => {
                 if let Some(refused) = self.outbox.pop_front() {
-                    let typed = self.editor.text();
-                    let text = if typed.is_empty() {
-                        refused.text
-                    } else {
-                        format!("{}\n{typed}", refused.text)
-                    };
-                    self.editor.set(&text);
+                    self.bring_back(&refused.text);
                 }
                 self.report(&error.into());
             }

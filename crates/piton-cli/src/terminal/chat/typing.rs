@@ -1,11 +1,11 @@
 //! What keys do.
 
-use std::process::Command;
 use std::time::Instant;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::{Chat, Left, Purpose, Search};
+use super::requests::Done;
+use super::{Chat, Files, Left, Purpose, Search};
 use crate::error::Result;
 use crate::terminal::asking::{Meaning, Pressed};
 use crate::terminal::display::{Inline, size, wraps_again, write};
@@ -32,6 +32,10 @@ impl Chat<'_> {
                     (Tone::Attention, text)
                 });
                 self.rule_shown = None;
+                if self.search.is_some() {
+                    self.search_for(|query| query.push_str(&first_line(&text)));
+                    return Ok(());
+                }
                 if let Some(asking) = &mut self.asking
                     && let Some(before) = asking.begin_typing(read_at)
                 {
@@ -65,6 +69,9 @@ impl Chat<'_> {
         {
             self.add_rule(rule);
             return Ok(());
+        }
+        if let Files::Wanted { is_tab } = &mut self.files {
+            *is_tab = false;
         }
         if self.search.is_some() {
             self.search_key(key);
@@ -113,7 +120,7 @@ impl Chat<'_> {
                 self.message = None;
                 self.editor.insert(c);
             }
-            KeyCode::Tab => self.editor.insert('\t'),
+            KeyCode::Tab => self.tab(),
             KeyCode::Backspace => self.editor.backspace(),
             KeyCode::Delete => self.editor.delete(),
             KeyCode::Left => self.editor.left(),
@@ -138,6 +145,15 @@ impl Chat<'_> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Completes the name of a file whose choices are not there yet, as soon as they are.
+    fn tab(&mut self) {
+        let is_name = popup::file_word(self.editor.before_cursor()).is_some();
+        match &mut self.files {
+            Files::Wanted { is_tab } if is_name => *is_tab = true,
+            _ => self.editor.insert('\t'),
+        }
     }
 
     fn older(&mut self) {
@@ -201,7 +217,7 @@ impl Chat<'_> {
                 let typed = self.editor.text();
                 self.search = Some(Search { typed, ..Search::default() });
             }
-            'g' => self.edit_outside()?,
+            'g' => self.edit_outside(),
             'l' => {
                 write("\x1b[2J\x1b[H")?;
                 self.inline = Inline::new(wraps_again());
@@ -334,27 +350,40 @@ impl Chat<'_> {
         let Some(search) = &mut self.search else { return };
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
-            KeyCode::Char('r') if is_control => search.at += 1,
-            KeyCode::Backspace => {
-                search.query.pop();
-                search.at = 0;
+            KeyCode::Char('r') if is_control => {
+                search.at += 1;
+                self.show_found();
             }
-            KeyCode::Char(c) if !is_control => {
-                search.query.push(c);
-                search.at = 0;
-            }
+            KeyCode::Backspace => self.search_for(|query| {
+                query.pop();
+            }),
+            KeyCode::Char(c) if !is_control => self.search_for(|query| query.push(c)),
             // What was typed before comes back; any other key takes what was found.
             KeyCode::Esc => {
                 let typed = std::mem::take(&mut search.typed);
                 self.search = None;
                 self.editor.set(&typed);
-                return;
             }
             _ => {
+                let typed = std::mem::take(&mut search.typed);
                 self.search = None;
-                return;
+                if typed != self.editor.text() {
+                    self.remember(&typed);
+                }
             }
         }
+    }
+
+    /// Changes what is searched; the newest prompt with it is shown.
+    fn search_for(&mut self, change: impl FnOnce(&mut String)) {
+        let Some(search) = &mut self.search else { return };
+        change(&mut search.query);
+        search.at = 0;
+        self.show_found();
+    }
+
+    fn show_found(&mut self) {
+        let Some(search) = &mut self.search else { return };
         let matches = self.history.matches(&search.query);
         search.at = search.at.min(matches.len().saturating_sub(1));
         if let Some(found) = matches.get(search.at) {
@@ -383,13 +412,17 @@ impl Chat<'_> {
                     self.popup = None;
                     return false;
                 }
-                self.editor.replace_before(from, &text);
-                self.popup = None;
-                self.update_popup();
+                self.complete(from, &text);
             }
             _ => return false,
         }
         true
+    }
+
+    fn complete(&mut self, from: usize, text: &str) {
+        self.editor.replace_before(from, text);
+        self.popup = None;
+        self.update_popup();
     }
 
     pub(super) fn update_popup(&mut self) {
@@ -405,15 +438,34 @@ impl Chat<'_> {
         if let Some(found) = popup::of_commands(before, &self.agent_commands()) {
             self.popup = Some(found);
         } else if let Some((from, word)) = popup::file_word(before) {
-            let files = match (&self.files, &self.folder) {
-                (Some(files), _) => files,
-                (None, Some(folder)) => self.files.insert(popup::files(folder)),
-                (None, None) => return,
-            };
-            self.popup = popup::of_files(from, word, files);
-        } else {
+            match (&self.files, &self.folder) {
+                (Files::Known(files), _) => self.popup = popup::of_files(from, word, files),
+                (Files::Unknown, Some(folder)) => {
+                    let (folder, done) = (folder.clone(), self.done.clone());
+                    self.files = Files::Wanted { is_tab: false };
+                    // A workspace may be large or slow: keys do not wait for it.
+                    tokio::task::spawn_blocking(move || {
+                        // The conversation may have ended meanwhile.
+                        let _ = done.send(Done::Files(popup::files(&folder)));
+                    });
+                }
+                (Files::Wanted { .. }, _) | (Files::Unknown, None) => {}
+            }
+        } else if matches!(self.files, Files::Known(_)) {
             // Looked at again when the next one is begun.
-            self.files = None;
+            self.files = Files::Unknown;
+        }
+    }
+
+    pub(super) fn files_found(&mut self, files: Vec<String>) {
+        let is_tab = self.files == Files::Wanted { is_tab: true };
+        self.files = Files::Known(files);
+        self.update_popup();
+        let first = self.popup.as_ref().and_then(|popup| Some((popup.from, popup.entry()?)));
+        if let Some((from, text)) = first.map(|(from, entry)| (from, entry.text.clone()))
+            && is_tab
+        {
+            self.complete(from, &text);
         }
     }
 
@@ -425,46 +477,10 @@ impl Chat<'_> {
             })
             .collect()
     }
+}
 
-    /// The prompt in the person's own editor.
-    fn edit_outside(&mut self) -> Result<()> {
-        let named = std::env::var("VISUAL").or_else(|_| std::env::var("EDITOR"));
-        let program = named.ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "vi".to_owned());
-        let file = tempfile::Builder::new().prefix("piton-").suffix(".md").tempfile()?;
-        std::fs::write(file.path(), self.editor.text())?;
-        write(&self.inline.leave())?;
-        self.inline = Inline::new(wraps_again());
-        if let Some(reader) = &mut self.reader {
-            reader.pause()?;
-        }
-        if let Some(raw) = &mut self.raw {
-            raw.suspend();
-        }
-        // A shell, since editors are named with their arguments.
-        let script = format!("{program} \"$1\"");
-        let status = Command::new("/bin/sh").args(["-c", &script, "sh"]).arg(file.path()).status();
-        if let Some(raw) = &mut self.raw {
-            raw.resume()?;
-        }
-        if let Some(reader) = &self.reader {
-            reader.resume();
-        }
-        match status {
-            Ok(status) if status.success() => {
-                let text = std::fs::read(file.path())?;
-                self.editor.set(String::from_utf8_lossy(&text).trim_end());
-            }
-            Ok(status) => {
-                self.message = Some((
-                    Tone::Bad,
-                    format!("{program} ended with {status}; the prompt is as it was."),
-                ));
-            }
-            Err(error) => {
-                self.message =
-                    Some((Tone::Bad, format!("{program} could not be started: {error}")));
-            }
-        }
-        Ok(())
-    }
+/// The first line of a paste, where a line is all there is room for.
+pub(crate) fn first_line(text: &str) -> String {
+    let line = text.trim_start().split(['\n', '\r']).next().unwrap_or_default();
+    line.trim_end().to_owned()
 }

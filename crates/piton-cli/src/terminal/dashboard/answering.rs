@@ -14,7 +14,7 @@ use super::{Done, Screen, background, inspection, server};
 use crate::commands::chat::screen::Question;
 use crate::error::Result;
 use crate::terminal::asking::{Asking, Meaning, Pressed};
-use crate::terminal::chat::rules;
+use crate::terminal::chat::{first_line, rules};
 use crate::terminal::display::Picture;
 use crate::terminal::editor::Editor;
 use crate::terminal::human;
@@ -233,27 +233,70 @@ impl Screen<'_> {
         }
     }
 
-    /// Says when the server is gone; one that ran in the background and was killed is started again.
-    pub(super) fn look_for_server(&mut self) {
+    /// A paste goes into the line that is being typed: a reason, an answer, a value, a search.
+    pub(super) fn paste(&mut self, text: &str, left_out: usize, read_at: Instant) {
+        self.is_helping = false;
+        let message = if left_out > 0 {
+            Some(format!("The paste was too long: its last {left_out} bytes are left out."))
+        } else {
+            None
+        };
+        self.sessions.message = message.map(|text| (Tone::Attention, text));
+        let line = match &mut self.line {
+            Some(Line::Why(editor, _) | Line::Text(editor)) => Some(editor),
+            Some(Line::Rule(_)) | None => None,
+        };
+        let no_line = match (line, &mut self.asking, &mut self.timeline) {
+            (Some(editor), ..) => {
+                editor.paste(text);
+                None
+            }
+            (None, Some(asking), _) => {
+                // As a key would: a rule that is shown is taken back, and keys count a moment later.
+                self.line = None;
+                asking.disturb(read_at);
+                Some("m or t begins a line that a paste can go into.")
+            }
+            (None, None, Some(timeline)) => {
+                (!timeline.paste(text)).then_some("e edits a value that a paste can go into.")
+            }
+            (None, None, None) if self.sessions.is_searching => {
+                self.sessions.search(|query| query.push_str(&first_line(text)));
+                None
+            }
+            (None, None, None) => Some("/ begins a search that a paste can go into."),
+        };
+        if let Some(why) = no_line {
+            let message = Some((Tone::Attention, format!("Nothing was pasted: {why}")));
+            match &mut self.timeline {
+                Some(timeline) => timeline.message = message,
+                None => self.sessions.message = message,
+            }
+        }
+    }
+
+    /// The connection is lost. Says when the server is gone; one that ran in the background and was killed
+    /// is started again. Answers whether there is a server.
+    pub(super) async fn look_for_server(&mut self) -> bool {
         let data = &self.cx.settings.data.value;
-        if self.is_away || server::find(data).is_some() {
-            return;
+        if server::find(data).is_some() {
+            return true;
         }
         self.is_away = true;
-        let text = if server::was_background_killed(data) {
+        let was_killed = server::was_background_killed(data);
+        self.sessions.away = Some(if was_killed {
             "The server was killed. Agents keep running; a new server is started."
         } else {
             "No server runs. Agents keep running; the list is updated when a server is back."
-        };
-        self.sessions.away = Some(text);
-    }
-
-    /// Starts the server again, if that is for this program to do.
-    pub(super) async fn start_server(&mut self) {
-        if self.is_away && server::was_background_killed(&self.cx.settings.data.value) {
+        });
+        if was_killed {
             let started = background::ensure(self.cx).await.map(drop);
+            let is_started = started.is_ok();
+            // The dashboard is there as long as this runs.
             let _ = self.done.send(Done::Server(started));
+            return is_started;
         }
+        false
     }
 
     pub(super) fn server_started(&mut self, started: Result<()>) {
@@ -297,12 +340,12 @@ async fn open_question(
 }
 
 fn help(columns: usize) -> Picture {
-    let mut rows: Vec<Row> = vec![row("Keys", STRONG.patch(ACCENT)), Row::default()];
+    // Where a short screen shows it, too.
+    let head = vec![span("Keys", STRONG.patch(ACCENT)), span("  any key closes this", QUIET)];
+    let mut rows: Vec<Row> = vec![cut(head.into(), columns), Row::default()];
     rows.extend(KEYS.iter().map(|(key, what)| {
         let pad = " ".repeat(12_usize.saturating_sub(crate::text::width(key)));
         cut(row(format!("  {key}{pad}{what}"), ratatui::style::Style::new()), columns)
     }));
-    rows.push(Row::default());
-    rows.push(row("any key closes this", QUIET));
     Picture { rows, cursor: None }
 }

@@ -67,6 +67,13 @@ impl Inspection {
         None
     }
 
+    /// Into the value that is edited; false if none is.
+    pub(super) fn paste(&mut self, text: &str) -> bool {
+        let Some(editor) = &mut self.editing else { return false };
+        editor.paste(text);
+        true
+    }
+
     fn value(&self, key: &str) -> Option<&Value> {
         self.set.get(key).or_else(|| self.view.shared_memory.as_ref()?.get(key))
     }

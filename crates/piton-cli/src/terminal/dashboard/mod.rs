@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 
 use super::asking::Asking;
 use super::conversation::Conversation;
-use super::display::{Full, Raw, size, write};
+use super::display::{Full, Raw, enter_full, leave_full, size, write};
 use super::input::Reader;
 use super::keys::{Decoder, Input};
 use crate::background;
@@ -37,7 +37,7 @@ use timeline::{Checkpoints, Timeline};
 const PREVIEW_RECORDS: u64 = 120;
 const SESSIONS_MAX: usize = 200;
 const ESCAPE_DELAY: Duration = Duration::from_millis(30);
-/// How often it is looked whether the server lives.
+/// How often it is looked whether a server lives, while the one that was there does not answer.
 const SERVER_EVERY: Duration = Duration::from_secs(2);
 
 /// What the person wants next.
@@ -79,7 +79,7 @@ pub(crate) async fn run(
     sessions.set(client.sessions(&query).await?.sessions);
     let (done, mut results) = mpsc::unbounded_channel();
     let raw = Raw::enter();
-    write("\x1b[?1049h")?;
+    enter_full(false)?;
     let screen = Screen {
         ui,
         cx,
@@ -95,7 +95,7 @@ pub(crate) async fn run(
         is_helping: false,
     };
     let chosen = screen.run(&mut results).await;
-    write("\x1b[?1049l\x1b[?25h")?;
+    leave_full()?;
     drop(raw);
     chosen
 }
@@ -136,7 +136,8 @@ impl Screen<'_> {
         let mut full = Full::default();
         let mut decoder = Decoder::default();
         let mut undecided: Option<Instant> = None;
-        let mut look = tokio::time::interval(SERVER_EVERY);
+        // Nothing is looked at while the server answers: a dashboard that rests costs nothing.
+        let mut look_at: Option<Instant> = None;
         loop {
             self.load_preview();
             self.load_graph_title();
@@ -167,13 +168,19 @@ impl Screen<'_> {
                 () = at(keys_due) => {
                     self.keys_due(Instant::now());
                 }
-                _ = look.tick() => {
-                    self.look_for_server();
-                    self.start_server().await;
+                () = at(look_at) => {
+                    look_at = Some(Instant::now() + SERVER_EVERY);
+                    if self.look_for_server().await {
+                        // At once, not when the connection that was lost would be tried again.
+                        updates = self.client.index_events();
+                    }
                 }
-                update = updates.next() => match update {
-                    Ok(update) => self.update(update),
-                    Err(error) if error.is_transient() => {}
+                update = updates.next_or_lost() => match update {
+                    Ok(Some(update)) => {
+                        look_at = None;
+                        self.update(update);
+                    }
+                    Ok(None) => look_at = Some(look_at.unwrap_or_else(Instant::now)),
                     Err(error) => return Err(error.into()),
                 },
                 done = results.recv() => {
@@ -285,6 +292,9 @@ impl Screen<'_> {
     fn input(&mut self, input: &Input, read_at: Instant) -> Option<Chosen> {
         if let (Input::Wheel(rows), Some(asking)) = (input, &mut self.asking) {
             asking.scroll((*rows).into(), read_at);
+        }
+        if let Input::Paste { text, left_out } = input {
+            self.paste(text, *left_out, read_at);
         }
         let Input::Key(key) = input else { return None };
         self.sessions.message = None;

@@ -198,6 +198,16 @@ impl Timeline {
         }
     }
 
+    /// Into the value that is edited; false if none is.
+    pub(crate) fn paste(&mut self, text: &str) -> bool {
+        self.message = None;
+        self.confirms = false;
+        match &mut self.page {
+            Page::Inspect(inspection) => inspection.paste(text),
+            Page::List | Page::Diff(..) => false,
+        }
+    }
+
     fn list_key(&mut self, key: KeyEvent, confirms: bool) -> Wanted {
         let last = self.entries.len().saturating_sub(1);
         let mut say = |text: &str| {
