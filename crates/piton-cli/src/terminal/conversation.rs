@@ -17,7 +17,7 @@ use crate::context_choices;
 use crate::show;
 use crate::ui::Tone;
 
-/// Messages that may be accepted after their record was read.
+/// Messages that may be accepted after their record was read, and runs after the record of their end.
 const SHOWN_MESSAGES_MAX: usize = 64;
 
 /// Something in the conversation.
@@ -100,6 +100,8 @@ pub(crate) struct Conversation {
     pub(crate) needs_resume: bool,
     pub(crate) is_closed: bool,
     open_runs: BTreeSet<String>,
+    /// The latest runs that have ended: what is accepted may be among them already.
+    ended_runs: VecDeque<String>,
     /// When the oldest open run began.
     pub(crate) run_since: Option<Timestamp>,
     /// How the agent's next start was announced: whether its first prompt carries the history, and
@@ -260,6 +262,10 @@ impl Conversation {
             }
             "run.completed" | "run.failed" | "run.cancelled" | "run.interrupted" | "run.paused" => {
                 self.open_runs.remove(run);
+                self.ended_runs.push_back(run.to_owned());
+                if self.ended_runs.len() > SHOWN_MESSAGES_MAX {
+                    self.ended_runs.pop_front();
+                }
                 self.needs_resume = matches!(kind, "run.interrupted" | "run.paused");
                 self.end_all();
             }
@@ -453,6 +459,9 @@ impl Conversation {
 
     /// The run of an accepted prompt is open, though its records are still on their way.
     pub(crate) fn run_accepted(&mut self, run_id: String, now: Timestamp) {
+        if self.ended_runs.contains(&run_id) {
+            return;
+        }
         if self.open_runs.is_empty() {
             self.run_since = Some(now);
         }

@@ -35,6 +35,19 @@ fn a_turn_is_messages_tools_and_its_end() {
     assert_eq!(conversation.position, 6);
 }
 
+/// A server that answers a prompt after its turn: the turn has ended all the same.
+#[test]
+fn a_run_that_has_ended_is_not_opened_by_its_late_answer() {
+    let mut conversation = applied(&[
+        json!({"seq": 1, "kind": "run.started", "run_id": "r"}),
+        json!({"seq": 2, "kind": "run.cancelled", "run_id": "r"}),
+    ]);
+    conversation.run_accepted("r".to_owned(), Timestamp::from_millis(0));
+    assert!(!conversation.is_running());
+    conversation.run_accepted("next".to_owned(), Timestamp::from_millis(0));
+    assert!(conversation.is_running());
+}
+
 #[test]
 fn a_question_is_open_until_it_is_answered_anywhere() {
     let asked = json!({"seq": 1, "kind": "run.waiting", "run_id": "r", "wait_id": "w",

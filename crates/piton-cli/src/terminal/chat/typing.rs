@@ -84,7 +84,9 @@ impl Chat<'_> {
         {
             return Ok(());
         }
-        if !matches!(key.code, KeyCode::Up | KeyCode::Down) {
+        let is_history = matches!(key.code, KeyCode::Up | KeyCode::Down)
+            || (is_control && matches!(key.code, KeyCode::Char('p' | 'n')));
+        if !is_history {
             self.history.settle();
         }
         if is_control || key.modifiers.contains(KeyModifiers::ALT) {
