@@ -3,7 +3,7 @@
 use crate::server::drawn::{drawn, let_keys_count};
 use crate::server::pty::{Home, Terminal};
 
-const FAILING: &str = "\
+pub(crate) const FAILING: &str = "\
 piton: graph/v1
 name: ship
 nodes:
@@ -16,7 +16,7 @@ edges:
   - load -> check
 ";
 
-const ASKING: &str = "\
+pub(crate) const ASKING: &str = "\
 piton: graph/v1
 name: approval
 nodes:
@@ -32,7 +32,7 @@ edges:
   - why -> done
 ";
 
-fn run(home: &Home, graph: &str) {
+pub(crate) fn run(home: &Home, graph: &str) {
     let file = home.folder.path().join("graph.yaml");
     std::fs::write(&file, graph).unwrap();
     let mut command = home.piton(&["run", file.to_str().unwrap()]);

@@ -54,8 +54,15 @@ fn the_prompt_is_edited_outside_and_files_are_completed() {
     chat.type_in("!touch chosen-file.txt; echo made\r");
     chat.sees_text("    made");
     chat.type_in("say @chos");
-    chat.sees_text("chosen-file.txt");
-    chat.type_in("\t\r");
+    chat.sees("the choice", |screen| screen.matches("chosen-file.txt").count() == 2);
+    chat.type_in("\x7f\t");
+    chat.sees_text("> say @chosen-file.txt");
+    // Tab at once behind the name: it is completed as soon as its files are known.
+    chat.type_in("\x15");
+    chat.sees_text("Ask for something");
+    chat.type_in("say @chos\t");
+    chat.sees_text("> say @chosen-file.txt");
+    chat.type_in("\r");
     chat.sees("its answer", |screen| screen.contains("\n  @chosen-file.txt"));
     // A search that is given up brings back what was typed.
     chat.type_in("half typed\x12below");

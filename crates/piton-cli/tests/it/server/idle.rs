@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::server::world::{TEST_TIMEOUT, World};
 
 /// How often the threads of a process gave up the processor of their own accord: once per wake-up.
-fn wake_ups(pid: u32) -> u64 {
+pub(crate) fn wake_ups(pid: u32) -> u64 {
     let tasks = std::fs::read_dir(Path::new("/proc").join(pid.to_string()).join("task")).unwrap();
     let switches = |task: std::fs::DirEntry| {
         let status = std::fs::read_to_string(task.path().join("status")).ok()?;

@@ -3,10 +3,13 @@
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::server::world::{TEST_TIMEOUT, piton};
@@ -14,8 +17,21 @@ use crate::server::world::{TEST_TIMEOUT, piton};
 pub(crate) const ROWS: u16 = 60;
 pub(crate) const COLUMNS: u16 = 100;
 
+/// What the thread does that reads what is printed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    On,
+    /// What is printed stays where it is, as in a terminal that is slow.
+    Paused,
+    Ended,
+}
+
+type Control = Arc<(Mutex<Reading>, Condvar)>;
+
 pub(crate) struct Terminal {
     keyboard: std::fs::File,
+    control: Control,
+    reader: JoinHandle<()>,
     output: Receiver<Vec<u8>>,
     /// Everything that was ever printed.
     screen: String,
@@ -32,6 +48,8 @@ impl Terminal {
 
     pub(crate) fn run_sized(mut command: Command, rows: u16, columns: u16) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        // No program that is started has it: a terminal that is closed is closed for all.
+        rustix::io::fcntl_setfd(&master, rustix::io::FdFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         let size =
@@ -45,19 +63,14 @@ impl Terminal {
         let as_stdio = |file: std::fs::File| Stdio::from(OwnedFd::from(file));
         command.stdin(as_stdio(open())).stdout(as_stdio(open())).stderr(as_stdio(open()));
         let child = command.spawn().unwrap();
-        let mut reader = std::fs::File::from(master.try_clone().unwrap());
+        let printed = std::fs::File::from(master.try_clone().unwrap());
         let (sender, output) = channel();
-        std::thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            while let Ok(read) = reader.read(&mut bytes) {
-                if read == 0 || sender.send(bytes[..read].to_vec()).is_err() {
-                    return;
-                }
-            }
-        });
+        let control = Control::new((Mutex::new(Reading::On), Condvar::new()));
+        let shared = Arc::clone(&control);
+        let reader = std::thread::spawn(move || read_all(printed, &shared, &sender));
         let seen = vt100::Parser::new(rows, columns, 10_000);
         let keyboard = std::fs::File::from(master);
-        Self { keyboard, output, screen: String::new(), seen, columns, child }
+        Self { keyboard, control, reader, output, screen: String::new(), seen, columns, child }
     }
 
     pub(crate) fn type_in(&mut self, text: &str) {
@@ -146,6 +159,46 @@ impl Terminal {
         all.iter().map(|row| row.trim_end()).collect::<Vec<_>>().join("\n")
     }
 
+    fn control(&self, reading: Reading) {
+        *self.control.0.lock().unwrap() = reading;
+        self.control.1.notify_all();
+    }
+
+    /// Nothing that is printed is read any more, until [`Terminal::resume_reading`].
+    pub(crate) fn pause_reading(&self) {
+        self.control(Reading::Paused);
+    }
+
+    pub(crate) fn resume_reading(&self) {
+        self.control(Reading::On);
+    }
+
+    /// The terminal is closed: nobody holds its other end. How the program ends then.
+    pub(crate) fn close(self) -> ExitStatus {
+        self.control(Reading::Ended);
+        let Self { keyboard, reader, mut child, .. } = self;
+        reader.join().unwrap();
+        drop(keyboard);
+        let until = Instant::now() + TEST_TIMEOUT;
+        loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < until, "it outlives its terminal");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// How often its threads gave up the processor of their own accord.
+    pub(crate) fn wake_ups(&self) -> u64 {
+        crate::server::idle::wake_ups(self.child.id())
+    }
+
+    /// Whether the alternate screen is shown.
+    pub(crate) fn is_full(&self) -> bool {
+        self.seen.screen().alternate_screen()
+    }
+
     /// SIGKILL: it can do nothing about it.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
@@ -190,6 +243,29 @@ impl Terminal {
     }
 }
 
+fn read_all(mut printed: std::fs::File, control: &Control, sender: &Sender<Vec<u8>>) {
+    let mut bytes = [0; 4096];
+    let (reading, changed) = &**control;
+    loop {
+        let now = reading.lock().unwrap();
+        let now = changed.wait_while(now, |now| *now == Reading::Paused).unwrap();
+        if *now == Reading::Ended {
+            return;
+        }
+        drop(now);
+        // Looked at again soon: what it does may change while nothing is printed.
+        let wait = rustix::time::Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+        let mut files = [PollFd::new(&printed, PollFlags::IN)];
+        if poll(&mut files, Some(&wait)).unwrap_or(0) == 0 {
+            continue;
+        }
+        match printed.read(&mut bytes) {
+            Ok(read) if read > 0 && sender.send(bytes[..read].to_vec()).is_ok() => {}
+            _ => return,
+        }
+    }
+}
+
 fn screen_of(seen: &vt100::Parser) -> String {
     let (_, columns) = seen.screen().size();
     let rows: Vec<String> = seen.screen().rows(0, columns).collect();
@@ -219,6 +295,17 @@ impl Home {
         command.arg("--data").arg(self.folder.path().join("data")).args(arguments);
         command.current_dir(self.folder.path());
         command
+    }
+
+    /// The session that was active last, as it is listed.
+    pub(crate) fn last_session(&self) -> serde_json::Value {
+        let output = self.piton(&["--json", "sessions", "list", "-n", "1"]).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Its id.
+    pub(crate) fn last_id(&self) -> String {
+        self.last_session()["session_id"].as_str().unwrap().to_owned()
     }
 
     /// Waits until the server runs the turn of the session that was active last.
