@@ -59,7 +59,14 @@ pub async fn fork_as(
         through: None,
     };
     let kept = folded.lineage_events(&events, entry.lineage, entry.seq);
-    let kept: Vec<_> = kept.into_iter().filter(|(_, _, event)| is_copied(event)).collect();
+    let copied = |event: &Event| match event {
+        // Pruned and deleted ones stay gone, and one that cannot be restored is no offer.
+        Event::CheckpointCreated(e) => {
+            folded.index.get(&e.checkpoint_id).is_some_and(|entry| !entry.is_damaged)
+        }
+        other => is_copied(other),
+    };
+    let kept: Vec<_> = kept.into_iter().filter(|(_, _, event)| copied(event)).collect();
     // Keys that were excluded later than the checkpoint are excluded in the copy, too.
     let recorded = folded.index.options();
     let configured = CheckpointConfig::of([recorded]).to_record(recorded, recorded);
@@ -96,8 +103,7 @@ pub async fn fork_as(
 fn is_copied(event: &Event) -> bool {
     const COPIED: &[&str] = &["node.", "edge.", "memory.", "output.", "loop.", "map.", "artifact."];
     let kind = event.kind();
-    matches!(event, Event::GraphBound(_) | Event::CheckpointCreated(_))
-        || COPIED.iter().any(|begin| kind.starts_with(begin))
+    matches!(event, Event::GraphBound(_)) || COPIED.iter().any(|begin| kind.starts_with(begin))
 }
 
 /// The copy of a record whose content was redacted says that there is none. What a safe point had kept

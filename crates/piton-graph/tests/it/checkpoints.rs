@@ -211,6 +211,28 @@ async fn a_fork_is_a_session_of_its_own() {
     assert_eq!(world.store.store().verify(&forked).await.unwrap().problem, None);
 }
 
+/// Wants to show: a checkpoint that was pruned or deleted does not come back in a fork.
+#[tokio::test]
+async fn a_fork_has_no_checkpoint_that_was_pruned_or_deleted() {
+    let world = World::new();
+    let ran = Ran::default();
+    let (session, _) = world.start(&nine(&ran), &[]).await;
+    let all = listed(&world, &session).await;
+    let (deleted, newest) = (&all[all.len() - 3], all.last().unwrap());
+    assert!(checkpoints::delete(&world.store, &session, &deleted.checkpoint_id).await.unwrap());
+    let pruned = checkpoints::prune(&world.store, &session, 3, false).await.unwrap();
+    assert!(!pruned.is_empty());
+    let left = listed(&world, &session).await;
+    let forked = checkpoints::fork(&world.store, &session, &newest.checkpoint_id).await.unwrap();
+    let ids = |list: &[CheckpointSummary]| -> Vec<CheckpointId> {
+        list.iter().map(|entry| entry.checkpoint_id.clone()).collect()
+    };
+    assert_eq!(ids(&listed(&world, &forked).await), ids(&left));
+    let refused = checkpoints::load(world.store.store(), &forked, Some(&pruned[0])).await;
+    assert_eq!(refused.unwrap_err().code(), Code::CheckpointNotFound);
+    completed(world.resume(&nine(&ran), &forked, &[("api_key", json!("k"))]).await);
+}
+
 #[tokio::test]
 async fn excluded_values_never_reach_the_disk_and_are_asked_for() {
     let world = World::new();
