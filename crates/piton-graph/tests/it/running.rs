@@ -373,3 +373,31 @@ async fn a_run_pauses_when_its_nodes_completed_and_continues() {
     run.handle().cancel();
     assert_eq!(run.finish().await.unwrap(), Outcome::Cancelled);
 }
+
+/// Wants to show: a condition, a template and the list of a map that would take all of the memory fail
+/// their node and the run, with a code, and the process goes on.
+#[tokio::test]
+async fn what_would_take_all_of_the_memory_fails_its_node() {
+    let world = World::new();
+    let doubled =
+        format!("{{% set a = text %}}{}{{{{ a | length }}}}", "{% set a = a ~ a %}".repeat(40));
+    let large = json!("0123456789abcdef".repeat(1_000));
+    let graph = || Graph::builder("large").input("text", ValueType::String);
+    for (graph, node) in [
+        (
+            graph().node("a", set([("x", json!(1))])).node("b", set([("y", json!(1))])).edge_if(
+                "a",
+                "b",
+                "(text * 10000000) | length > 1",
+            ),
+            "a",
+        ),
+        (graph().node("t", template(&doubled).writes(["out"])), "t"),
+        (graph().node("s", set([("out", json!("{{ [text] * 100000000 }}"))])), "s"),
+    ] {
+        let (_, outcome) = world.start(&graph.build().unwrap(), &[("text", large.clone())]).await;
+        let Outcome::Failed(failure) = outcome else { panic!("{node}: {outcome:?}") };
+        assert_eq!(failure.node, node);
+        assert_eq!(failure.code, Code::ExpressionFailed, "{}", failure.error);
+    }
+}
