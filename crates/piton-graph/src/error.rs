@@ -5,7 +5,7 @@ use std::fmt;
 use piton_core::decide::Refusal;
 use piton_core::graph::{ConfigConflict, ResumeRefusal};
 use piton_core::id::{CheckpointId, SessionId};
-use piton_core::{AnyCode, Code};
+use piton_core::{AnyCode, Code, Seq};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -120,6 +120,8 @@ pub enum Error {
     ArtifactUnknown { name: String },
     #[error("Session {session} is a fork that was cut off, and has not all of its records")]
     ForkIncomplete { session: SessionId },
+    #[error("Record {seq} of session {session} is damaged, and nothing can be written behind it")]
+    LogBroken { session: SessionId, seq: Seq, checkpoint: Option<CheckpointId> },
     #[error("The graph in the session's log cannot be read")]
     SpecUnreadable {
         #[source]
@@ -137,6 +139,12 @@ pub enum Error {
 
 fn earlier(nearest: Option<&CheckpointId>) -> String {
     nearest.map_or_else(String::new, |id| format!("; {id} is the nearest one that does"))
+}
+
+/// A code of records that are not what was written.
+pub(crate) fn is_damage(code: Code) -> bool {
+    use Code::{BlobMissing, ChainBroken, LineDamaged, RecordDamaged};
+    matches!(code, RecordDamaged | LineDamaged | BlobMissing | ChainBroken)
 }
 
 impl Error {
@@ -167,12 +175,13 @@ impl Error {
             Self::ValuesRequired { .. } => Code::MemoryValueRequired,
             Self::CheckpointInUse { .. } => Code::CheckpointInUse,
             Self::ArtifactUnknown { .. } => Code::ArtifactNotFound,
+            Self::LogBroken { .. } => Code::ChainBroken,
         }
     }
 
     /// A content is not there, or not what was written.
     pub(crate) fn is_damage(&self) -> bool {
-        matches!(self.code(), Code::RecordDamaged | Code::BlobMissing | Code::ChainBroken)
+        is_damage(self.code())
     }
 
     /// What to do about it: more than the code's own hint, if more is known.
@@ -183,7 +192,15 @@ impl Error {
             Self::ForkIncomplete { session } => {
                 Some(format!("Remove it with `piton sessions delete {session}`, and fork again."))
             }
-            Self::SpecMasked => Some("Resume with the graph file: `--graph FILE`.".to_owned()),
+            Self::LogBroken { session, checkpoint: Some(checkpoint), .. } => Some(format!(
+                "Continue in a new session, from the newest checkpoint before it: `piton sessions \
+                 fork {session} --checkpoint {checkpoint}`, then resume that session."
+            )),
+            Self::SpecMasked => Some(
+                "Put the graph file back as it was and resume again, or choose the file as it is: \
+                 `piton sessions resume SESSION --graph FILE`."
+                    .to_owned(),
+            ),
             Self::ValuesRequired { keys } => {
                 let sets: Vec<_> = keys.iter().map(|key| format!("--set {key}=VALUE")).collect();
                 Some(format!("Resume with {}.", sets.join(" ")))

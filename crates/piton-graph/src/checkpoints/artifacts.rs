@@ -46,7 +46,7 @@ pub async fn artifacts(
     node: Option<&str>,
 ) -> Result<Vec<ArtifactSummary>> {
     let log = Reader::new(store, session.clone());
-    let (folded, events) = log.load().await?;
+    let (folded, events) = log.load_readable().await?;
     let state = match checkpoint {
         Some(_) => {
             let entry = entry_of(&folded, checkpoint)?;
@@ -66,7 +66,7 @@ pub async fn artifacts(
 /// A file's bytes.
 pub async fn artifact(store: &Arc<dyn Store>, session: &SessionId, name: &str) -> Result<Vec<u8>> {
     let log = Reader::new(store, session.clone());
-    let (folded, _) = log.load().await?;
+    let (folded, _) = log.load_readable().await?;
     let Folded { graph, .. } = folded;
     let Some(artifact) = graph.artifacts.get(name) else {
         return Err(Error::ArtifactUnknown { name: name.to_owned() });

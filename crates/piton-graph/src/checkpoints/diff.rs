@@ -71,7 +71,7 @@ pub async fn diff(
     to: Option<&CheckpointId>,
 ) -> Result<CheckpointDiff> {
     let log = Reader::new(store, session.clone());
-    let (folded, events) = log.load().await?;
+    let (folded, events) = log.load_readable().await?;
     let (from, to) = (entry_of(&folded, Some(from))?, entry_of(&folded, to)?);
     let before = folded.fold_at(&events, from.lineage, from.seq);
     let after = folded.fold_at(&events, to.lineage, to.seq);

@@ -37,7 +37,7 @@ pub async fn fork_as(
     id: SessionId,
 ) -> Result<SessionId> {
     let log = Reader::new(store.store(), session.clone());
-    let (folded, events) = log.load().await?;
+    let (folded, events) = log.load_readable().await?;
     let entry = folded.index.may_resume(checkpoint)?.clone();
     let mut copy = Copy::new(store, id.clone());
     let info = folded.session.info.as_ref();

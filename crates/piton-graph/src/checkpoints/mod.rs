@@ -141,7 +141,7 @@ pub async fn list(
     limit: usize,
 ) -> Result<CheckpointList> {
     let log = Reader::new(store, session.clone());
-    let (folded, _) = log.load().await?;
+    let (folded, _) = log.load_readable().await?;
     let index = &folded.index;
     let mut checkpoints = Vec::new();
     for entry in index.list(filter).take(limit) {
@@ -162,7 +162,7 @@ pub async fn list(
 /// The checkpoint that a text names: its id, or the beginning or the end of its id if no other one
 /// begins or ends so.
 pub async fn find(store: &Arc<dyn Store>, session: &SessionId, text: &str) -> Result<CheckpointId> {
-    let (folded, _) = Reader::new(store, session.clone()).load().await?;
+    let (folded, _) = Reader::new(store, session.clone()).load_readable().await?;
     named(&folded.index, text)
 }
 
@@ -200,7 +200,10 @@ pub async fn load(
     checkpoint: Option<&CheckpointId>,
 ) -> Result<Checkpoint> {
     let log = Reader::new(store, session.clone());
-    let (folded, events) = log.load().await?;
+    let (folded, events) = log.load_readable().await?;
+    if checkpoint.is_none() {
+        log.refuse_broken(&folded, &events).await?;
+    }
     let entry = entry_of(&folded, checkpoint)?;
     held(&log, &folded, &events, entry).await
 }

@@ -100,7 +100,7 @@ pub async fn overview(
     include_memory: bool,
 ) -> Result<GraphOverview> {
     let log = Reader::new(store, session.clone());
-    let (folded, events) = log.load().await?;
+    let (folded, events) = log.load_readable().await?;
     let spec = log.field(folded.graph.spec_seq, "spec").await?.unwrap_or(Value::Null);
     let spec = GraphSpec::from_value(spec).map_err(|source| Error::SpecUnreadable { source })?;
     let state = &folded.graph;

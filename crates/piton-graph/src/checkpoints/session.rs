@@ -44,7 +44,7 @@ pub struct SessionView {
 /// Looks at a session that runs a graph.
 pub async fn view(store: &Arc<dyn Store>, session: &SessionId) -> Result<SessionView> {
     let log = Reader::new(store, session.clone());
-    let (folded, _) = log.load().await?;
+    let (folded, _) = log.load_readable().await?;
     let run = folded.session.facts.run.as_ref();
     let waits = run.map(|run| run.waits.keys().cloned().collect());
     let failed = folded.graph.failed();
@@ -83,7 +83,7 @@ pub async fn graph_spec(
     session: &SessionId,
 ) -> Result<(GraphSpec, SessionView)> {
     let log = Reader::new(store, session.clone());
-    let (folded, _) = log.load().await?;
+    let (folded, _) = log.load_readable().await?;
     let spec = log.field(folded.graph.spec_seq, "spec").await?.unwrap_or(Value::Null);
     let spec = GraphSpec::from_value(spec).map_err(|source| Error::SpecUnreadable { source })?;
     Ok((spec, view(store, session).await?))
@@ -104,7 +104,7 @@ pub async fn question(
     wait: &WaitId,
 ) -> Result<Question> {
     let log = Reader::new(store, session.clone());
-    let (folded, _) = log.load().await?;
+    let (folded, _) = log.load_readable().await?;
     let run = folded.session.facts.run.as_ref();
     let Some(open) = run.and_then(|run| run.waits.get(wait)) else {
         return Err(Refusal::WaitNotFound { wait: wait.clone() }.into());

@@ -39,7 +39,7 @@ pub struct TimelineEntry {
 /// What happened in a session, oldest first.
 pub async fn timeline(store: &Arc<dyn Store>, session: &SessionId) -> Result<Vec<TimelineEntry>> {
     let log = Reader::new(store, session.clone());
-    let (folded, events) = log.load().await?;
+    let (folded, events) = log.load_readable().await?;
     let current = folded.lineages.segments(folded.lineage(), folded.session.last_seq);
     let mut lineage = 1;
     let mut entries = Vec::new();

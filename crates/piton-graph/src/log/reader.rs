@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use piton_core::event::Event;
 use piton_core::graph::{Answer, CheckpointIndex, GraphState, Lineages};
-use piton_core::id::SessionId;
+use piton_core::id::{CheckpointId, SessionId};
 use piton_core::{Content, Record, Seq, State, Timestamp};
 use piton_store::{Detail, Store};
 use serde_json::{Map, Value};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, is_damage};
 use crate::node::{Restored, RestoredMap};
 
 /// Headers that are read at a time.
@@ -24,6 +24,8 @@ pub(crate) struct Folded {
     pub(crate) graph: GraphState,
     pub(crate) index: CheckpointIndex,
     pub(crate) lineages: Lineages,
+    /// The first record that cannot be read: what is here is what was before it.
+    pub(crate) broken_at: Option<Seq>,
 }
 
 impl Folded {
@@ -85,15 +87,47 @@ impl Reader {
         Self { store: Arc::clone(store), id }
     }
 
-    /// What the log comes to now. An error if the session runs no graph.
+    /// What the log comes to now, to be added to. An error if the session runs no graph, or if the log is
+    /// broken: nothing may be written behind what cannot be read.
     pub(crate) async fn load(&self) -> Result<(Folded, Vec<Logged>)> {
-        let session = piton_store::load(&*self.store, &self.id).await?.state;
+        let (folded, events) = self.load_readable().await?;
+        self.refuse_broken(&folded, &events).await?;
+        Ok((folded, events))
+    }
+
+    /// For what depends on the log's end.
+    pub(crate) async fn refuse_broken(&self, folded: &Folded, events: &[Logged]) -> Result<()> {
+        let Some(seq) = folded.broken_at else { return Ok(()) };
+        let checkpoint = self.newest_intact(folded, events).await?;
+        Err(Error::LogBroken { session: self.id.clone(), seq, checkpoint })
+    }
+
+    /// What the log comes to, to be read: of a broken one, what was before it broke.
+    pub(crate) async fn load_readable(&self) -> Result<(Folded, Vec<Logged>)> {
+        let loaded = match piton_store::load(&*self.store, &self.id).await {
+            Ok(loaded) => Ok(loaded.state),
+            Err(error) if is_damage(error.code()) => Err(error),
+            Err(error) => return Err(error.into()),
+        };
+        let last = loaded.as_ref().map_or(Seq::MAX, |session| session.last_seq);
+        let (events, broken) = self.events(last).await?;
+        let end = events.last().map_or(0, |(seq, ..)| *seq);
+        let (session, broken_at) = match (loaded, broken) {
+            (Ok(session), None) => (session, None),
+            (Err(error), _) | (Ok(_), Some(error)) if end == 0 => return Err(error.into()),
+            _ => {
+                let mut session = State::default();
+                for (seq, ts, event) in &events {
+                    session.apply(*seq, *ts, event);
+                }
+                (session, Some(end + 1))
+            }
+        };
         if session.facts.graph.is_none() {
             return Err(Error::NotGraph { session: self.id.clone() });
         }
-        let events = self.events(session.last_seq).await?;
         check_whole(&self.id, session.last_seq, &events)?;
-        let mut folded = Folded { session, ..Folded::default() };
+        let mut folded = Folded { session, broken_at, ..Folded::default() };
         for (seq, ts, event) in &events {
             folded.lineages.apply(*seq, event);
             folded.index.apply(*seq, *ts, event);
@@ -102,12 +136,40 @@ impl Reader {
         Ok((folded, events))
     }
 
-    /// All headers up to a record.
-    async fn events(&self, last: Seq) -> Result<Vec<Logged>> {
+    /// The newest checkpoint of the log's lineage that can be restored.
+    async fn newest_intact(
+        &self,
+        folded: &Folded,
+        events: &[Logged],
+    ) -> Result<Option<CheckpointId>> {
+        let mut before = folded.session.last_seq + 1;
+        while let Some(entry) = folded.index.before(before) {
+            before = entry.seq;
+            let state = folded.fold_at(events, entry.lineage, entry.seq);
+            match self.everything(&state).await {
+                Ok(_) => return Ok(Some(entry.checkpoint_id.clone())),
+                Err(error) if error.is_damage() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// All headers up to a record, or up to the one that cannot be read, with the reason.
+    async fn events(&self, last: Seq) -> Result<(Vec<Logged>, Option<piton_store::Error>)> {
         let mut events = Vec::new();
-        let mut after = 0;
+        let (mut after, mut limit) = (0, READ_RECORDS);
         while after < last {
-            let records = self.store.read(&self.id, after, READ_RECORDS, Detail::Headers).await?;
+            let records = match self.store.read(&self.id, after, limit, Detail::Headers).await {
+                Ok(records) => records,
+                // Those before the damaged one can be read.
+                Err(error) if is_damage(error.code()) && limit > 1 => {
+                    limit /= 2;
+                    continue;
+                }
+                Err(error) if is_damage(error.code()) => return Ok((events, Some(error))),
+                Err(error) => return Err(error.into()),
+            };
             let Some(end) = records.last().map(|record| record.seq) else { break };
             after = end;
             for record in records.iter().filter(|record| record.seq <= last) {
@@ -117,7 +179,7 @@ impl Reader {
                 }
             }
         }
-        Ok(events)
+        Ok((events, None))
     }
 
     /// One record with its content.

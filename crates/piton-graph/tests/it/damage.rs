@@ -6,12 +6,12 @@ use piton_core::id::SessionId;
 use piton_core::{Code, Event, Seq};
 use piton_graph::{
     CheckpointFilter, Graph, ItemContext, LoopBody, LoopContext, LoopStep, MapBody, Node,
-    NodeContext, NodeError, Outcome, ValueType, async_trait, checkpoints, custom, map, repeat,
+    NodeContext, NodeError, Outcome, ValueType, async_trait, checkpoints, custom, map, repeat, set,
     template,
 };
 use serde_json::{Map, Value, json};
 
-use crate::world::{World, completed};
+use crate::world::{Ran, World, completed};
 
 struct Doubles;
 
@@ -244,4 +244,210 @@ async fn a_changed_manifest_is_refused() {
     let store = open(folder.path());
     let refused = checkpoints::load(store.store(), &session, None).await.unwrap_err();
     assert!(matches!(refused.code(), Code::ChainBroken | Code::RecordDamaged), "{refused}");
+}
+
+/// A graph whose contents are blobs in every store.
+fn large(ran: &Ran) -> Graph {
+    let text = |of: &str| json!(of.repeat(20_000));
+    Graph::builder("large")
+        .optional_input("go", ValueType::Boolean)
+        .node("a", set([("x", text("a"))]))
+        .node("b", set([("y", text("b"))]))
+        .node("c", custom(ran.needing("go")).reads(["go", "x", "y"]))
+        .edge("a", "b")
+        .edge("b", "c")
+        .build()
+        .unwrap()
+}
+
+/// The files of a store's blobs, in a store of plain files.
+fn blob_files(folder: &Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(blob_files(&path));
+        } else if path.components().any(|part| part.as_os_str() == "blobs") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Wants to show: a content in a blob that is gone or changed leads back to the checkpoint before it, in
+/// both stores.
+#[tokio::test]
+async fn a_damaged_or_missing_blob_leads_back_to_the_checkpoint_before_it() {
+    for is_missing in [true, false] {
+        let ran = Ran::default();
+        let world = World::files();
+        let (session, outcome) = world.start(&large(&ran), &[]).await;
+        assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+        let World { folder, store } = world;
+        drop(store);
+        let blobs = blob_files(folder.path());
+        assert!(blobs.len() >= 2, "{blobs:?}");
+        let mut fell_back = 0;
+        for blob in blobs {
+            let copied = tempfile::tempdir().unwrap();
+            copy(folder.path(), copied.path());
+            let blob = copied.path().join(blob.strip_prefix(folder.path()).unwrap());
+            std::fs::set_permissions(&blob, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+                .unwrap();
+            if is_missing {
+                std::fs::remove_file(&blob).unwrap();
+            } else {
+                let mut bytes = std::fs::read(&blob).unwrap();
+                let middle = bytes.len() / 2;
+                bytes[middle] ^= 1;
+                std::fs::write(&blob, bytes).unwrap();
+            }
+            let world = World::files_at(copied);
+            fell_back += falls_back(&world, &ran, &session).await;
+        }
+        assert!(fell_back >= 2, "{fell_back} fell back");
+
+        let world = World::new();
+        let (session, _) = world.start(&large(&ran), &[]).await;
+        let World { folder, store } = world;
+        drop(store);
+        let db = rusqlite::Connection::open(database(folder.path())).unwrap();
+        let count: i64 = db.query_row("SELECT count(*) FROM blobs", [], |row| row.get(0)).unwrap();
+        drop(db);
+        let mut fell_back = 0;
+        for nth in 0..count {
+            let copied = tempfile::tempdir().unwrap();
+            copy(folder.path(), copied.path());
+            let db = rusqlite::Connection::open(database(copied.path())).unwrap();
+            let rowid: i64 = db
+                .query_row("SELECT rowid FROM blobs LIMIT 1 OFFSET ?1", [nth], |row| row.get(0))
+                .unwrap();
+            if is_missing {
+                db.execute("DELETE FROM blobs WHERE rowid = ?1", [rowid]).unwrap();
+            } else {
+                let data = "SELECT data FROM blobs WHERE rowid = ?1";
+                let mut data: Vec<u8> = db.query_row(data, [rowid], |row| row.get(0)).unwrap();
+                let middle = data.len() / 2;
+                data[middle] ^= 1;
+                let sql = "UPDATE blobs SET data = ?1 WHERE rowid = ?2";
+                db.execute(sql, (data, rowid)).unwrap();
+            }
+            drop(db);
+            let world = World { store: open(copied.path()), folder: copied };
+            fell_back += falls_back(&world, &ran, &session).await;
+        }
+        assert!(fell_back >= 2, "{fell_back} of {count} fell back");
+    }
+}
+
+/// Resumes, and says whether that began at an older checkpoint.
+async fn falls_back(world: &World, ran: &Ran, session: &SessionId) -> usize {
+    let graph = large(ran);
+    let go = piton_graph::inputs([("go", true)]);
+    let run = graph.runner(&world.store).resume(session, None, go).await.unwrap();
+    let memory = completed(run.finish().await.unwrap());
+    assert_eq!(memory["x"], json!("a".repeat(20_000)));
+    assert_eq!(memory["y"], json!("b".repeat(20_000)));
+    let events = world.events_readable(session).await;
+    let noted = events.iter().any(|event| matches!(event, Event::CheckpointDamaged(_)));
+    let lineage = checkpoints::view(world.store.store(), session).await.unwrap().lineage;
+    assert_eq!(noted, lineage > 1, "the damage is recorded");
+    usize::from(lineage > 1)
+}
+
+/// Wants to show: one changed byte of any checkpoint's own record leaves the checkpoints before it to be
+/// listed, looked at and forked from. Nothing is written behind it: a resume names the command that
+/// continues in a session of its own, and that works.
+#[tokio::test]
+async fn a_changed_checkpoint_leaves_those_before_it() {
+    for is_files in [false, true] {
+        let ran = Ran::default();
+        let world = if is_files { World::files() } else { World::new() };
+        let (session, _) = world.start(&large(&ran), &[]).await;
+        let records = world.records(&session).await;
+        let created: Vec<Seq> = records
+            .iter()
+            .filter(|record| matches!(record.event().unwrap(), Event::CheckpointCreated(_)))
+            .map(|record| record.seq)
+            .collect();
+        assert!(created.len() >= 3);
+        let World { folder, store } = world;
+        drop(store);
+        for (nth, seq) in created.iter().enumerate() {
+            let copied = tempfile::tempdir().unwrap();
+            copy(folder.path(), copied.path());
+            let world = if is_files {
+                change_line(copied.path(), &session, nth);
+                World::files_at(copied)
+            } else {
+                change_header(copied.path(), nth);
+                World { store: open(copied.path()), folder: copied }
+            };
+            let store = world.store.store();
+            let what = format!("files: {is_files}, checkpoint {nth} at record {seq}");
+            let all = CheckpointFilter::default();
+            let refused = large(&ran).runner(&world.store).resume(&session, None, Map::new()).await;
+            let error = refused.unwrap_err();
+            if nth == 0 {
+                assert!(
+                    matches!(error.code(), Code::ChainBroken | Code::SessionNotGraph),
+                    "{what}: {error}"
+                );
+                continue;
+            }
+            assert_eq!(error.code(), Code::ChainBroken, "{what}: {error}");
+            let listed = checkpoints::list(store, &session, &all, 100).await.unwrap();
+            assert_eq!(listed.total_checkpoints, nth, "{what}");
+            let newest = listed.latest_checkpoint_id.clone().unwrap();
+            let command = format!("piton sessions fork {session} --checkpoint {newest}");
+            assert!(error.hint().contains(&command), "{what}: {}", error.hint());
+            let held = checkpoints::load(store, &session, Some(&newest)).await.unwrap();
+            assert_eq!(held.log_position, created[nth - 1], "{what}");
+            let pruned = checkpoints::prune(&world.store, &session, 1, false).await;
+            assert_eq!(pruned.unwrap_err().code(), Code::ChainBroken, "{what}");
+            let forked = checkpoints::fork(&world.store, &session, &newest).await.unwrap();
+            let go = [("go", json!(true))];
+            let memory = completed(world.resume(&large(&ran), &forked, &go).await);
+            assert_eq!(memory["y"], json!("b".repeat(20_000)), "{what}");
+        }
+    }
+}
+
+/// One byte of the header of the nth checkpoint is another one.
+fn change_header(folder: &Path, nth: usize) {
+    let db = rusqlite::Connection::open(database(folder)).unwrap();
+    let changed = db
+        .execute(
+            "UPDATE records SET header = replace(header, '\"is_clean\":true', '\"is_clean\":truf')
+             WHERE rid = (SELECT rid FROM records WHERE kind = 'checkpoint.created' ORDER BY rid
+                          LIMIT 1 OFFSET ?1)",
+            [i64::try_from(nth).unwrap()],
+        )
+        .unwrap();
+    assert_eq!(changed, 1);
+}
+
+/// The same in a file.
+fn change_line(folder: &Path, session: &SessionId, nth: usize) {
+    let mut logs = Vec::new();
+    files_named(folder, &format!("{session}.messages.jsonl"), &mut logs);
+    let [log] = &logs[..] else { panic!("{logs:?}") };
+    let mut bytes = std::fs::read(log).unwrap();
+    let kind = b"\"checkpoint.created\"";
+    let at = bytes.windows(kind.len()).enumerate().filter(|(_, part)| part == kind);
+    let at = at.map(|(at, _)| at).nth(nth).unwrap();
+    bytes[at + 3] ^= 1;
+    std::fs::write(log, bytes).unwrap();
+}
+
+fn files_named(folder: &Path, name: &str, found: &mut Vec<std::path::PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files_named(&path, name, found);
+        } else if path.file_name().is_some_and(|file| file == name) {
+            found.push(path);
+        }
+    }
 }

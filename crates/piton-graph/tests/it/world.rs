@@ -32,6 +32,12 @@ impl World {
         Self { folder, store }
     }
 
+    /// The same, over a folder that is there.
+    pub(crate) fn files_at(folder: tempfile::TempDir) -> Self {
+        let store = open_files(folder.path());
+        Self { folder, store }
+    }
+
     /// Another process's view: the first one has died.
     pub(crate) fn reopened(self) -> Self {
         let Self { folder, store } = self;
@@ -73,6 +79,16 @@ impl World {
             }
             records.extend(more);
         }
+    }
+
+    /// Newest first.
+    pub(crate) async fn checkpoints(
+        &self,
+        session: &SessionId,
+    ) -> Vec<piton_graph::checkpoints::CheckpointSummary> {
+        let all = piton_graph::CheckpointFilter::default();
+        let listed = piton_graph::checkpoints::list(self.store.store(), session, &all, 1_000);
+        listed.await.unwrap().checkpoints
     }
 
     pub(crate) async fn events(&self, session: &SessionId) -> Vec<Event> {
