@@ -22,7 +22,7 @@ const STDOUT_BYTES_MAX: usize = 8 * 1024 * 1024;
 const STDERR_BYTES_KEPT: usize = 4 * 1024;
 
 /// The variables of the attempt, for commands that want to recognise a repetition.
-const IDEMPOTENCY_VARIABLE: &str = "PITON_IDEMPOTENCY_KEY";
+pub(super) const IDEMPOTENCY_VARIABLE: &str = "PITON_IDEMPOTENCY_KEY";
 const ATTEMPT_VARIABLE: &str = "PITON_ATTEMPT";
 /// What Piton's own variables begin with.
 const VARIABLE_PREFIX: &str = "PITON_";

@@ -3,6 +3,7 @@
 mod agent;
 mod artifacts;
 mod command;
+pub(crate) mod leftovers;
 mod looping;
 mod mapping;
 

@@ -346,3 +346,8 @@ fn check_type(graph: &Graph, name: &str, value: &Value) -> Result<()> {
         None => Ok(()),
     }
 }
+
+/// What all attempts of a visit have in common.
+fn idempotency_key(session: &SessionId, lineage: u32, path: &str, visit: u32) -> String {
+    format!("{session}/{lineage}/{path}/{visit}")
+}

@@ -19,9 +19,10 @@ use tokio::sync::{mpsc, watch};
 
 use super::scheduler::{Beginning, Scheduler};
 use super::waiting::redacted_answer;
-use super::{Run, Runner, Stop, check_type, complete_inputs};
+use super::{Run, Runner, Stop, check_type, complete_inputs, idempotency_key};
 use crate::error::{Error, Result, nearest};
 use crate::graph::Graph;
+use crate::kinds::leftovers;
 use crate::log::{Log, Logged};
 use crate::spec::{split, within};
 use crate::store::{Claim, new_run, new_session, now};
@@ -51,7 +52,9 @@ pub(super) async fn start(runner: Runner, inputs: Map<String, Value>) -> Result<
     let run_id = new_run()?;
     log.decide(Command::Start { run_id: run_id.clone(), message: None })?;
     let masked = Vec::new();
-    let at = Start { run_id, memory: BTreeMap::new(), set: inputs, resumed_from: None, masked };
+    let cut_off = Vec::new();
+    let memory = BTreeMap::new();
+    let at = Start { run_id, memory, set: inputs, resumed_from: None, masked, cut_off };
     begin(runner, log, config, claim, at).await
 }
 
@@ -83,6 +86,8 @@ struct Start {
     set: Map<String, Value>,
     resumed_from: Option<CheckpointId>,
     masked: Vec<String>,
+    /// Idempotency keys of attempts whose processes may be left.
+    cut_off: Vec<String>,
 }
 
 /// Makes what was decided durable, and has the run ready.
@@ -93,7 +98,7 @@ async fn begin(
     claim: Claim,
     at: Start,
 ) -> Result<Run> {
-    let Start { run_id, memory, set, resumed_from, masked } = at;
+    let Start { run_id, memory, set, resumed_from, masked, cut_off } = at;
     let (stop, stopped) = watch::channel(Stop::No);
     let (answers, given) = mpsc::unbounded_channel();
     let (commands, given_commands) = mpsc::unbounded_channel();
@@ -132,6 +137,8 @@ async fn begin(
     scheduler.restore_inputs()?;
     scheduler.redecide_edges()?;
     scheduler.log.commit().await?;
+    // The session is this process's: what an earlier one's attempts left is not to run beside new ones.
+    leftovers::end(cut_off).await;
     let stop = Arc::new(stop);
     Ok(Run { session, resumed_from, masked, scheduler, stop, answers, commands, _claim: claim })
 }
@@ -170,6 +177,7 @@ pub(super) async fn resume(
         return Err(piton_core::decide::Refusal::SessionClosed.into());
     }
     log.take_lease()?;
+    let cut_off = attempts_cut_off(&log);
     check_modifications(&runner.graph, &modifications)?;
     let point = match find_point(&mut log, &events, checkpoint).await {
         Ok(point) => point,
@@ -201,8 +209,15 @@ pub(super) async fn resume(
     bind(&mut log, &runner.graph);
     let memory = point.memory;
     let masked = masked_parts(&log.folded.graph);
-    let at = Start { run_id, memory, set: modifications, resumed_from, masked };
+    let at = Start { run_id, memory, set: modifications, resumed_from, masked, cut_off };
     begin(runner, log, config, claim, at).await
+}
+
+/// The idempotency keys of attempts that began and did not end.
+fn attempts_cut_off(log: &Log) -> Vec<String> {
+    let (session, lineage, state) = (&log.id, log.lineage(), &log.folded.graph);
+    let nodes = state.nodes.iter().filter(|(_, node)| node.phase == NodePhase::Running);
+    nodes.map(|(path, node)| idempotency_key(session, lineage, path, node.visit)).collect()
 }
 
 /// Only keys that the graph knows can be set, to values of their type.

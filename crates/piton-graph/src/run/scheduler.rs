@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{Failure, GivenAnswer, GivenCommand, Outcome, Progress, Stop};
+use super::{Failure, GivenAnswer, GivenCommand, Outcome, Progress, Stop, idempotency_key};
 use crate::agent::AgentHost;
 use crate::error::{NodeError, Result};
 use crate::graph::Graph;
@@ -352,7 +352,7 @@ impl Scheduler {
         let Some(node) = self.graph.node(&path) else { return Ok(()) };
         let (scope, _) = split(&path);
         let (session, lineage) = (&self.log.id, self.log.lineage());
-        let idempotency_key = format!("{session}/{lineage}/{path}/{visit}");
+        let idempotency_key = idempotency_key(session, lineage, &path, visit);
         let nothing = Arc::new(Value::Null);
         let value = |key: &String| self.memory.get(&within(scope, key)).unwrap_or(&nothing).clone();
         let reads = node.reads.iter().map(|key| (key.clone(), value(key))).collect();

@@ -15,6 +15,7 @@ mod examples;
 mod expiry;
 mod failures;
 mod killed;
+mod leftovers;
 mod options;
 mod parts;
 mod redacted;
