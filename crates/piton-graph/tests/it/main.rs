@@ -10,6 +10,7 @@
 mod artifacts;
 mod bad_graphs;
 mod checkpoints;
+mod closed;
 mod damage;
 mod examples;
 mod expiry;

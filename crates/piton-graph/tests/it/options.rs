@@ -1,8 +1,12 @@
 //! Options of checkpoints, seen from a run: which are created, what they leave out, how they are stored.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use piton_core::Code;
+use piton_core::graph::{
+    CheckpointConfig, KEEP_COUNT_DEFAULT, SMART_CHANGED_KEYS, SMART_LATENCY_MS, SMART_TAGS,
+};
 use piton_graph::{
     CheckpointFilter, CheckpointOptions, CheckpointPolicy, CheckpointType, Graph, LoopBody,
     LoopContext, LoopStep, Node, NodeContext, NodeError, Outcome, PolicyContext, ValueType,
@@ -145,6 +149,126 @@ async fn no_checkpoints_are_created_if_they_are_off() {
     let world = world.reopened();
     let outcome = world.resume(&graph, &session, &[]).await;
     assert!(matches!(outcome, Outcome::Waiting { .. }), "completions stay durable: {outcome:?}");
+}
+
+/// Wants to show: the numbers that the documentation promises.
+#[test]
+fn the_defaults_are_these_numbers() {
+    let defaults = CheckpointConfig::default();
+    assert_eq!(defaults.max_checkpoints_per_session, 100);
+    assert_eq!(defaults.prune_after_node_count, 10);
+    assert_eq!(defaults.compression_threshold_bytes, 100_000);
+    assert_eq!(defaults.checkpoint_every_n_iterations, 0);
+    assert_eq!(KEEP_COUNT_DEFAULT, 10);
+    assert_eq!((SMART_LATENCY_MS, SMART_CHANGED_KEYS), (30_000, 10));
+    assert_eq!(SMART_TAGS, ["api_call", "external_tool"]);
+    let on = [
+        defaults.enabled,
+        defaults.checkpoint_on_node_start,
+        defaults.checkpoint_on_node_complete,
+        defaults.async_checkpoint,
+        defaults.include_conversation_snapshots,
+        defaults.include_full_memory,
+        defaults.compress,
+        defaults.encrypt_checkpoints,
+    ];
+    assert_eq!(on, [true; 8]);
+    let off = [
+        defaults.checkpoint_on_edge,
+        defaults.checkpoint_on_loop_iteration,
+        defaults.keep_clean_checkpoints_only,
+        defaults.required,
+        defaults.smart,
+    ];
+    assert_eq!(off, [false; 5]);
+}
+
+/// Wants to show: starts and completions are left out where they are switched off, each for itself.
+#[tokio::test]
+async fn starts_and_completions_can_be_left_out() {
+    let world = World::new();
+    for (option, gone, there) in [
+        ("checkpoint_on_node_start", "node_start", "node_complete"),
+        ("checkpoint_on_node_complete", "node_complete", "node_start"),
+    ] {
+        let graph = graph(json!({option: false}));
+        let (session, _) = world.start(&graph, &[("go", json!(true))]).await;
+        let created = created(&world, &session).await;
+        assert!(created.iter().all(|(of, _)| of != gone), "{option}: {created:?}");
+        assert!(created.iter().filter(|(of, _)| of == there).count() >= 4, "{option}: {created:?}");
+        assert!(created.iter().any(|(of, _)| of == "safe_point"), "{option}: {created:?}");
+    }
+}
+
+/// Wants to show: `async_checkpoint` and `required` are taken at every level, and a run has the same
+/// checkpoints whatever they say: each is durable with what it is about.
+#[tokio::test]
+async fn whether_checkpoints_are_waited_for_or_required_changes_none() {
+    let world = World::new();
+    let mut all = Vec::new();
+    for given in [
+        json!({}),
+        json!({"async_checkpoint": true, "required": true}),
+        json!({"async_checkpoint": false, "required": false}),
+    ] {
+        for is_execution in [false, true] {
+            let (of_graph, of_execution) =
+                if is_execution { (json!({}), given.clone()) } else { (given.clone(), json!({})) };
+            let graph = graph(of_graph);
+            let go = piton_graph::inputs([("go", true)]);
+            let runner = graph.runner(&world.store).checkpoints(options(of_execution));
+            let run = runner.start(go).await.unwrap();
+            let session = run.session().clone();
+            run.finish().await.unwrap();
+            all.push(created(&world, &session).await);
+        }
+    }
+    assert!(all[0].len() >= 10 && all.iter().all(|one| *one == all[0]), "{all:?}");
+}
+
+struct FailsOnce;
+
+#[async_trait]
+impl Node for FailsOnce {
+    async fn run(&self, ctx: &mut NodeContext) -> Result<(), NodeError> {
+        if ctx.attempt() == 1 { Err(NodeError::new("not yet")) } else { Ok(()) }
+    }
+}
+
+/// Wants to show: with `keep_clean_checkpoints_only`, what follows a retry is pruned, but for the newest.
+#[tokio::test]
+async fn only_clean_checkpoints_are_kept_where_that_is_asked_for() {
+    let world = World::new();
+    let mut left = Vec::new();
+    for clean_only in [true, false] {
+        let given = json!({
+            "keep_clean_checkpoints_only": clean_only,
+            "prune_after_node_count": 1,
+            "max_checkpoints_per_session": 50,
+        });
+        let soon = Duration::from_millis(1);
+        let graph = Graph::builder("clean")
+            .checkpoints(options(given))
+            .node("a", set([("x", json!(1))]))
+            .node("b", custom(FailsOnce).retry(1, soon, soon))
+            .node("c", set([("y", json!(1))]))
+            .node("d", set([("z", json!(1))]))
+            .edge("a", "b")
+            .edge("b", "c")
+            .edge("c", "d")
+            .build()
+            .unwrap();
+        let (session, outcome) = world.start(&graph, &[]).await;
+        completed(outcome);
+        let all = CheckpointFilter::default();
+        let listed = checkpoints::list(world.store.store(), &session, &all, 100).await.unwrap();
+        let unclean = listed.checkpoints.iter().filter(|one| !one.is_clean).count();
+        let clean = listed.checkpoints.len() - unclean;
+        left.push((clean, unclean));
+    }
+    let [(clean, unclean), (all_clean, all_unclean)] = left[..] else { panic!("{left:?}") };
+    assert_eq!(clean, all_clean, "clean ones stay");
+    assert!(unclean <= 1 && all_unclean >= 4, "{left:?}");
 }
 
 #[tokio::test]
