@@ -1,7 +1,7 @@
 //! Interruptions and resumes since this process began, for the operator's metrics. Counted from
 //! records, when they are durable.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use piton_core::event::{Event, Outcome};
@@ -63,10 +63,10 @@ pub struct Counts {
     pub resumes: BTreeMap<(RunActivity, Reason), u64>,
     /// Runs whose agent was found again and had not noticed.
     pub reattached: u64,
-    /// From an interruption that this process saw until the run was resumed.
-    pub time_to_resume: Latency,
-    /// How runs ended that had been resumed after an interruption.
-    pub resumed_ended: BTreeMap<&'static str, u64>,
+    /// From an interruption that this process saw until the run was resumed, by what it was doing.
+    pub time_to_resume: BTreeMap<RunActivity, Latency>,
+    /// How runs ended that had been resumed after an interruption, by what they were doing then.
+    pub resumed_ended: BTreeMap<(&'static str, RunActivity), u64>,
 }
 
 #[derive(Debug, Default)]
@@ -78,7 +78,7 @@ struct Inner {
     /// Interrupted, and not resumed.
     interrupted: BTreeMap<RunId, (RunActivity, Timestamp)>,
     /// Resumed, and not ended.
-    resumed: BTreeSet<RunId>,
+    resumed: BTreeMap<RunId, RunActivity>,
 }
 
 /// Something that counts once it is durable.
@@ -135,8 +135,8 @@ impl Inner {
         match happened {
             RunChange::Interrupted { run_id, doing, reason, at } => {
                 *counts.interruptions.entry((doing, reason)).or_default() += 1;
-                if self.resumed.remove(&run_id) {
-                    *counts.resumed_ended.entry("interrupted").or_default() += 1;
+                if let Some(before) = self.resumed.remove(&run_id) {
+                    *counts.resumed_ended.entry(("interrupted", before)).or_default() += 1;
                 }
                 if self.interrupted.len() < RUNS_MAX {
                     self.interrupted.insert(run_id, (doing, at));
@@ -147,21 +147,21 @@ impl Inner {
                 let doing = known.map_or(RunActivity::Unknown, |(doing, _)| doing);
                 *counts.resumes.entry((doing, reason)).or_default() += 1;
                 if let Some((_, since)) = known {
-                    counts.time_to_resume.add(at.since(since));
+                    counts.time_to_resume.entry(doing).or_default().add(at.since(since));
                 }
                 if self.resumed.len() < RUNS_MAX {
-                    self.resumed.insert(run_id);
+                    self.resumed.insert(run_id, doing);
                 }
             }
             RunChange::Reattached => counts.reattached += 1,
             RunChange::Ended { run_id, outcome } => {
-                if self.resumed.remove(&run_id) {
+                if let Some(doing) = self.resumed.remove(&run_id) {
                     let name = match outcome {
                         Outcome::Completed => "completed",
                         Outcome::Failed => "failed",
                         Outcome::Cancelled => "cancelled",
                     };
-                    *counts.resumed_ended.entry(name).or_default() += 1;
+                    *counts.resumed_ended.entry((name, doing)).or_default() += 1;
                 }
             }
         }
@@ -189,8 +189,11 @@ mod tests {
         assert_eq!(counts.interruptions, BTreeMap::from([((doing, reason), 2)]));
         let expected = [((doing, reason), 2), ((RunActivity::Unknown, reason), 1)];
         assert_eq!(counts.resumes, BTreeMap::from(expected));
-        assert_eq!(counts.resumed_ended, BTreeMap::from([("completed", 1), ("interrupted", 1)]));
-        assert_eq!((counts.time_to_resume.count, counts.time_to_resume.sum_us), (2, 2_400_000));
+        let expected = [(("completed", doing), 1), (("interrupted", doing), 1)];
+        assert_eq!(counts.resumed_ended, BTreeMap::from(expected));
+        let latency = &counts.time_to_resume[&doing];
+        assert_eq!((latency.count, latency.sum_us), (2, 2_400_000));
+        assert_eq!(counts.time_to_resume.len(), 1, "one that this process did not see has no time");
         assert_eq!(counts.reattached, 1);
     }
 }

@@ -79,16 +79,10 @@ impl Collector for Counted {
         by_phase(&mut encoder, "piton_resumes", help, &resumes)?;
         let help = "Runs whose agent was found alive after a restart of the server";
         counter(&mut encoder, "piton_reattached", help, reattached)?;
-        let help = "From an interruption until the run was continued, if this server saw both";
-        histogram(&mut encoder, "piton_time_to_resume", help, &time_to_resume)?;
-        let help = "How continued runs ended, by outcome";
-        labelled(&mut encoder, "piton_resumed_ended", help, "outcome", &resumed_ended, true)?;
-        let ended: u64 = resumed_ended.values().sum();
-        if ended > 0 {
-            let completed = resumed_ended.get("completed").copied().unwrap_or(0);
-            let help = "The part of continued runs that was completed";
-            gauge(&mut encoder, "piton_resume_success_ratio", help, ratio(completed, ended))?;
-        }
+        let help =
+            "From an interruption until the run was continued, by phase, if this server saw both";
+        histograms_by_phase(&mut encoder, "piton_time_to_resume", help, &time_to_resume)?;
+        resumed(&mut encoder, &resumed_ended)?;
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).clone();
         gauge(&mut encoder, "piton_open_runs", "Open runs", ratio(open.runs, 1))?;
         gauge(&mut encoder, "piton_open_waits", "Open waits", ratio(open.waits, 1))?;
@@ -97,7 +91,7 @@ impl Collector for Counted {
         let bytes = open.memory_bytes.values().sum();
         gauge(&mut encoder, "piton_agents_memory_bytes", help, ratio(bytes, 1))?;
         let help = "Executions that may be alive, by the executor's status";
-        labelled(&mut encoder, "piton_executions", help, "status", &open.executions, false)
+        by_status(&mut encoder, "piton_executions", help, &open.executions)
     }
 }
 
@@ -123,14 +117,63 @@ fn histogram(
     help: &str,
     latency: &Latency,
 ) -> fmt::Result {
+    let unit = Unit::Seconds;
+    let mut metric = encoder.encode_descriptor(name, help, Some(&unit), MetricType::Histogram)?;
+    let (sum, buckets) = in_buckets(latency);
+    metric.encode_histogram::<NoLabelSet>(sum, latency.count, &buckets, None)
+}
+
+fn histograms_by_phase(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    latencies: &BTreeMap<RunActivity, Latency>,
+) -> fmt::Result {
+    let unit = Unit::Seconds;
+    let mut metric = encoder.encode_descriptor(name, help, Some(&unit), MetricType::Histogram)?;
+    for (doing, latency) in latencies {
+        let labels = [("phase", doing.as_str())];
+        let (sum, buckets) = in_buckets(latency);
+        let mut metric = metric.encode_family(&labels)?;
+        metric.encode_histogram::<NoLabelSet>(sum, latency.count, &buckets, None)?;
+    }
+    Ok(())
+}
+
+/// The sum in seconds, and how many are within each limit.
+fn in_buckets(latency: &Latency) -> (f64, Vec<(f64, u64)>) {
     let limits = Latency::LIMITS_US.iter().map(|limit| ratio(*limit, 1_000_000));
     let mut buckets: Vec<(f64, u64)> = limits.zip(latency.within).collect();
     let counted: u64 = latency.within.iter().sum();
     buckets.push((f64::INFINITY, latency.count - counted));
-    let unit = Unit::Seconds;
-    let mut metric = encoder.encode_descriptor(name, help, Some(&unit), MetricType::Histogram)?;
-    let sum = ratio(latency.sum_us, 1_000_000);
-    metric.encode_histogram::<NoLabelSet>(sum, latency.count, &buckets, None)
+    (ratio(latency.sum_us, 1_000_000), buckets)
+}
+
+/// How runs ended that had been interrupted and continued.
+fn resumed(
+    encoder: &mut DescriptorEncoder<'_>,
+    ended: &BTreeMap<(&'static str, RunActivity), u64>,
+) -> fmt::Result {
+    let help =
+        "How continued runs ended, by outcome and by the phase in which they were interrupted";
+    let kind = MetricType::Counter;
+    let mut metric = encoder.encode_descriptor("piton_resumed_ended", help, None, kind)?;
+    let mut by_phase = BTreeMap::<RunActivity, (u64, u64)>::new();
+    for ((outcome, doing), count) in ended {
+        let labels = [("outcome", *outcome), ("phase", doing.as_str())];
+        ConstCounter::new(*count).encode(metric.encode_family(&labels)?)?;
+        let (completed, all) = by_phase.entry(*doing).or_default();
+        *all += count;
+        *completed += if *outcome == "completed" { *count } else { 0 };
+    }
+    let help = "The part of continued runs that was completed, by phase";
+    let kind = MetricType::Gauge;
+    let mut metric = encoder.encode_descriptor("piton_resume_success_ratio", help, None, kind)?;
+    for (doing, (completed, all)) in by_phase {
+        let labels = [("phase", doing.as_str())];
+        ConstGauge::new(ratio(completed, all)).encode(metric.encode_family(&labels)?)?;
+    }
+    Ok(())
 }
 
 fn by_phase(
@@ -147,24 +190,16 @@ fn by_phase(
     Ok(())
 }
 
-fn labelled(
+fn by_status(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
-    label: &'static str,
     counts: &BTreeMap<&'static str, u64>,
-    counts_up: bool,
 ) -> fmt::Result {
-    let kind = if counts_up { MetricType::Counter } else { MetricType::Gauge };
-    let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
-    for (value, count) in counts {
-        let labels = [(label, *value)];
-        let metric = metric.encode_family(&labels)?;
-        if counts_up {
-            ConstCounter::new(*count).encode(metric)?;
-        } else {
-            ConstGauge::new(ratio(*count, 1)).encode(metric)?;
-        }
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (status, count) in counts {
+        let labels = [("status", *status)];
+        ConstGauge::new(ratio(*count, 1)).encode(metric.encode_family(&labels)?)?;
     }
     Ok(())
 }

@@ -111,9 +111,12 @@ fn interruptions_and_resumes_are_counted() {
     assert_eq!(value("piton_interruptions_total"), "1");
     assert_eq!(value("piton_resumes_total"), "1");
     assert!(metrics.contains("reason=\"process_exit\""), "{metrics}");
-    assert_eq!(value("piton_time_to_resume_seconds_count"), "1");
-    assert_eq!(value("piton_resumed_ended_total{outcome=\"completed\"}"), "1");
-    assert_eq!(value("piton_resume_success_ratio"), "1.0");
+    let phase = metrics.split("piton_interruptions_total{phase=\"").nth(1).unwrap();
+    let phase = format!("phase=\"{}\"", phase.split('"').next().unwrap());
+    assert_eq!(value(&format!("piton_time_to_resume_seconds_count{{{phase}}}")), "1");
+    let ended = format!("piton_resumed_ended_total{{outcome=\"completed\",{phase}}}");
+    assert_eq!(value(&ended), "1");
+    assert_eq!(value(&format!("piton_resume_success_ratio{{{phase}}}")), "1.0");
     assert!(number("piton_flush_duration_seconds_count") >= 1.0);
     assert_eq!(
         value("piton_flush_duration_seconds_bucket{le=\"+Inf\"}"),
