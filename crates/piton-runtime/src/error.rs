@@ -211,11 +211,24 @@ fn snapshot_code(fault: &snapshot::Error) -> Code {
         Fault::InUse | Fault::WorkspaceInUse => Code::StoreInUse,
         Fault::RestoreOpen => Code::RestoreInProgress,
         Fault::ForeignChanges { .. } | Fault::NotSaved { .. } => Code::WorkspaceConflict,
-        Fault::NotWritable { .. } => Code::FileNotPermitted,
         Fault::DiskFull { .. } => Code::DiskFull,
+        Fault::NotWritable { source, .. }
+        | Fault::Io { source, .. }
+        | Fault::Incomplete { source, .. }
+            if is_full(source) =>
+        {
+            Code::DiskFull
+        }
+        Fault::NotWritable { .. } => Code::FileNotPermitted,
         Fault::Io { .. } | Fault::Incomplete { .. } => Code::FileIo,
         Fault::NoRandomness => Code::EntropyUnavailable,
     }
+}
+
+/// The disk, or the user's share of it.
+fn is_full(source: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(source.kind(), StorageFull | QuotaExceeded)
 }
 
 /// The checkpoint that has a snapshot instead.
@@ -255,5 +268,31 @@ fn workspace_code(error: &ClientError) -> Code {
     match error.code().known() {
         Some(code @ (Code::NotFound | Code::RequestInvalid)) => code,
         _ => agentctl_code(&error.code()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_named_wherever_it_is_met() {
+        use std::io::ErrorKind::{Other, PermissionDenied, QuotaExceeded, StorageFull};
+        let path = || PathBuf::from("a");
+        let code = |fault| snapshot_code(&fault);
+        for full in [StorageFull, QuotaExceeded] {
+            let source = || std::io::Error::from(full);
+            let (io, not_writable) = (
+                snapshot::Error::Io { path: path(), source: source() },
+                snapshot::Error::NotWritable { path: path(), source: source() },
+            );
+            let incomplete = snapshot::Error::Incomplete { path: path(), source: source() };
+            assert_eq!([io, not_writable, incomplete].map(code), [Code::DiskFull; 3], "{full}");
+        }
+        let io = snapshot::Error::Io { path: path(), source: Other.into() };
+        assert_eq!(code(io), Code::FileIo);
+        let refused =
+            snapshot::Error::NotWritable { path: path(), source: PermissionDenied.into() };
+        assert_eq!(code(refused), Code::FileNotPermitted);
     }
 }
