@@ -289,6 +289,13 @@ closed_lists! {
         Modified = "modified",
         Removed = "removed",
     }
+    /// Why a snapshot does not hold a file or folder.
+    SkipReason: WhySkipped {
+        TooLarge = "too_large",
+        NestedRepository = "nested_repository",
+        NotAFile = "not_a_file",
+        Unreadable = "unreadable",
+    }
     /// What is to become of an old session.
     PruneAction: Pruning {
         Archive = "archive",
@@ -365,6 +372,15 @@ pub enum ChangeKind {
     Added,
     Modified,
     Removed,
+}
+
+/// Why a snapshot does not hold a file or folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WhySkipped {
+    TooLarge,
+    NestedRepository,
+    NotAFile,
+    Unreadable,
 }
 
 /// What is to become of an old session.
@@ -489,6 +505,7 @@ mod tests {
         round_trips::<ChangeKind>();
         round_trips::<Level>();
         round_trips::<Pruning>();
+        round_trips::<WhySkipped>();
         round_trips::<Activity>();
         round_trips::<CoreContextChoice>();
         round_trips::<CoreReason>();

@@ -4,7 +4,7 @@ use piton_core::Timestamp;
 use piton_core::id::{CheckpointId, SessionId};
 use serde::{Deserialize, Serialize};
 
-use crate::enums::{CheckpointType, Context, FileChangeKind};
+use crate::enums::{CheckpointType, Context, FileChangeKind, SkipReason};
 
 /// A checkpoint of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +42,11 @@ pub struct TurnCheckpointList {
     pub lineage: u32,
     /// The last rewind can be undone.
     pub can_undo: bool,
+    /// The checkpoint of the files that were edited after a crash in the middle of the last rewind,
+    /// before it was finished; `null` if none were.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub kept_checkpoint: Option<CheckpointId>,
 }
 
 /// The checkpoint to rewind to, and what to rewind.
@@ -112,6 +117,25 @@ pub struct RewoundFiles {
     pub foreign: Vec<String>,
     /// The snapshot of the files before; `null` for a dry run.
     pub safety_snapshot: Option<String>,
+    /// What snapshots do not hold: files that are too large, nested repositories and submodules, and
+    /// what cannot be read. They stay as they are. The first 100.
+    #[serde(default)]
+    pub skipped: Vec<SkippedPath>,
+    #[serde(default)]
+    pub skipped_total: u64,
+    /// The checkpoint of the files that were edited after a crash in the middle of the rewind, before it
+    /// was finished; `null` if none were. Of an undo: in the middle of the rewind that is undone.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub kept_checkpoint: Option<CheckpointId>,
+}
+
+/// What a snapshot does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SkippedPath {
+    pub path: String,
+    pub reason: SkipReason,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -148,4 +172,9 @@ pub struct FilesDiff {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub session_id: SessionId,
     pub changes: Vec<FileChange>,
+    /// What one of the snapshots does not hold: it is not compared. The first 100.
+    #[serde(default)]
+    pub skipped: Vec<SkippedPath>,
+    #[serde(default)]
+    pub skipped_total: u64,
 }

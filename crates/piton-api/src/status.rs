@@ -161,6 +161,21 @@ impl From<piton_core::resume::ContextChoice> for ContinueChoice {
     }
 }
 
+/// Something to know before an interrupted run is resumed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ResumeNotice {
+    pub reason: Reason,
+    /// The reason as one sentence for people.
+    pub sentence: String,
+}
+
+impl From<piton_core::Reason> for ResumeNotice {
+    fn from(reason: piton_core::Reason) -> Self {
+        Self { reason: reason.into(), sentence: reason.sentence().to_owned() }
+    }
+}
+
 /// Live facts from outside the log, with the time they were observed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -206,6 +221,11 @@ pub struct SessionStatus {
     /// How the session can continue, where a user has to choose: the agent lost its context, would
     /// lose it, or could not be started with it. Empty otherwise.
     pub choices: Vec<ContinueChoice>,
+    /// What to know before the interrupted run is resumed: `workspace_missing`, `worktree_missing` and
+    /// the like keep the agent from starting; `repository_changed`, `branch_changed` and
+    /// `interrupted_long_ago` do not.
+    #[serde(default)]
+    pub resume_notices: Vec<ResumeNotice>,
     /// Why the executor or the agent is in error, in its own words.
     pub error_message: Option<String>,
     /// The code of that error.
@@ -338,6 +358,7 @@ impl SessionStatus {
             context_reason: evaluation.context_reason.map(Into::into),
             context_sentence: context_sentence(evaluation.context, evaluation.context_reason),
             choices: choices(state, *evaluation),
+            resume_notices: Vec::new(),
             error_message: error.as_ref().and_then(|error| error.message.clone()),
             error_code: error.as_ref().and_then(|error| error.code.clone()).map(Into::into),
             executor: executor

@@ -58,6 +58,36 @@ pub struct GitStatus {
     pub truncated: bool,
 }
 
+/// HEAD, branch and changes of a workspace, read in at most two seconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct WorkspaceTruth {
+    /// False if the workspace is no repository; all else is then empty.
+    pub repository: bool,
+    /// Null on no branch.
+    pub branch: Option<String>,
+    /// Null before the first commit.
+    pub head: Option<String>,
+    /// The first changed files, untracked ones too.
+    pub changed: Vec<GitChange>,
+    /// The changed files that are not listed; at least so many if `truncated`.
+    pub more: u64,
+    /// How tracked files differ from HEAD, staged or not; null if git did not count it in time.
+    pub stat: Option<DiffStat>,
+    /// Something could not be read in time, or is too long to be listed.
+    pub truncated: bool,
+}
+
+/// How much is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DiffStat {
+    pub files: u64,
+    /// Lines.
+    pub added: u64,
+    pub removed: u64,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]

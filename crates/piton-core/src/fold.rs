@@ -212,6 +212,7 @@ impl State {
             | Event::AgentError(_)
             | Event::AgentExited(_)
             | Event::AgentSessionCleared(_)
+            | Event::WorkspaceRecreated(_)
             | Event::AgentEnding(_) => self.apply_execution(seq, event),
             Event::WorkspacePlanned(_)
             | Event::WorkspacePrepared(_)

@@ -45,6 +45,26 @@ pub struct Findings {
     pub truth_error: Option<String>,
     /// Of an interrupted loop that has phases of its own, as one in a web page has.
     pub loop_run: Option<LoopRun>,
+    /// Of an agent: the request is only that it continue the run.
+    pub is_continued: bool,
+}
+
+impl Findings {
+    /// What an agent was doing, in the phases of a loop; `None`: it was not at work. An agent says no
+    /// phase of its own: the log tells.
+    pub fn phase(&self) -> Option<LoopPhase> {
+        if let Some(loop_run) = &self.loop_run {
+            return Some(loop_run.phase);
+        }
+        match self.activity? {
+            Activity::Answering => Some(LoopPhase::StreamingLlm),
+            Activity::RunningTool if self.calls.iter().any(ToolText::is_delegation) => {
+                Some(LoopPhase::DelegatingCoder)
+            }
+            Activity::RunningTool => Some(LoopPhase::ExecutingTools),
+            Activity::Starting | Activity::Waiting | Activity::Unrecognised => None,
+        }
+    }
 }
 
 /// What a loop was doing. It is continued by this text, so the text ends with what its phase asks for.
@@ -76,6 +96,41 @@ pub struct Truth {
     /// Changed files that are not among them.
     pub more: u64,
     pub stat: Option<Stat>,
+    /// Not all of it could be read: there may be more changed files.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+    /// Of paths that were asked for, as they were spelled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<(String, PathState)>,
+}
+
+/// What the workspace says of one path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathState {
+    /// It differs from the last commit, or is not in it.
+    Changed,
+    Unchanged,
+    Missing,
+    /// It is there, and git ignores it.
+    Ignored,
+    /// It is not in the workspace.
+    Outside,
+    #[serde(other)]
+    Unknown,
+}
+
+impl PathState {
+    fn sentence(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Changed => "changed since the last commit",
+            Self::Unchanged => "unchanged since the last commit",
+            Self::Missing => "does not exist",
+            Self::Ignored => "exists; git ignores it",
+            Self::Outside => "outside the workspace",
+            Self::Unknown => return None,
+        })
+    }
 }
 
 /// How much is changed.
@@ -86,37 +141,11 @@ pub struct Stat {
     pub removed: u64,
 }
 
-impl Stat {
-    /// Counts in a unified diff.
-    pub fn of(diff: &str) -> Self {
-        let mut stat = Self::default();
-        let mut in_hunk = false;
-        for line in diff.lines() {
-            if line.starts_with("diff --git ") {
-                stat.files += 1;
-                in_hunk = false;
-            } else if line.starts_with("@@") {
-                in_hunk = true;
-            } else if in_hunk && line.starts_with('+') {
-                stat.added += 1;
-            } else if in_hunk && line.starts_with('-') {
-                stat.removed += 1;
-            }
-        }
-        stat
-    }
-}
-
 impl Truth {
     /// As many of the changed files as are named by default.
-    pub fn new(changed: Vec<(String, String)>, is_more: bool) -> Self {
-        Self::at_most(CHANGED_FILES_MAX, changed, is_more)
-    }
-
-    /// So many of the changed files.
-    pub fn at_most(files: usize, changed: Vec<(String, String)>, is_more: bool) -> Self {
-        let more = changed.len().saturating_sub(files) as u64 + u64::from(is_more);
-        let changed = changed.into_iter().take(files).collect();
+    pub fn new(changed: Vec<(String, String)>) -> Self {
+        let more = changed.len().saturating_sub(CHANGED_FILES_MAX) as u64;
+        let changed = changed.into_iter().take(CHANGED_FILES_MAX).collect();
         Self { changed, more, ..Self::default() }
     }
 }
@@ -168,8 +197,12 @@ pub fn text(findings: &Findings, request: &str) -> String {
              Check the workspace against what they were to do: if the changes are there, continue \
              with the next step; if not, make the calls again:",
         );
+        let known = findings.truth.as_ref().map_or(&[][..], |truth| &truth.paths);
         for call in &findings.calls {
             push(&mut note, &format!("- {}", call.line()));
+            for (path, state) in paths_of(call, known) {
+                push(&mut note, &format!("  {}: {state}", one_line(path)));
+            }
         }
         let more = findings.calls_total.saturating_sub(findings.calls.len() as u64);
         if more > 0 {
@@ -186,17 +219,38 @@ pub fn text(findings: &Findings, request: &str) -> String {
             push(&mut note, &format!("- {question}"));
         }
     }
-    if let Some(loop_run) = &findings.loop_run {
-        template(&mut note, findings, loop_run);
+    match (&findings.loop_run, findings.phase()) {
+        (Some(loop_run), _) => {
+            template(&mut note, findings, loop_run.phase, loop_run.coder_state.as_deref());
+        }
+        // Another request comes before the answer that was cut off.
+        (None, Some(LoopPhase::StreamingLlm)) if !findings.is_continued => {}
+        (None, Some(phase)) => {
+            let mut delegated = findings.calls.iter().filter(|call| call.is_delegation());
+            let state = delegated.find_map(ToolText::reported);
+            let state = state.map(|state| end(state, ANSWER_CHARS_MAX));
+            template(&mut note, findings, phase, state.as_deref());
+        }
+        (None, None) => {}
     }
     push(&mut note, "Do not repeat work that is already reflected in the workspace.");
     push(&mut note, END);
     format!("{note}\n{request}")
 }
 
-/// What the phase of a loop asks for.
-fn template(note: &mut String, findings: &Findings, loop_run: &LoopRun) {
-    match loop_run.phase {
+/// What the workspace says of the paths that a call names.
+fn paths_of<'a>(
+    call: &ToolText,
+    known: &'a [(String, PathState)],
+) -> impl Iterator<Item = (&'a str, &'static str)> {
+    let named = call.paths();
+    let of_call = known.iter().filter(move |(path, _)| named.contains(path));
+    of_call.filter_map(|(path, state)| Some((path.as_str(), state.sentence()?)))
+}
+
+/// What a phase asks for.
+fn template(note: &mut String, findings: &Findings, phase: LoopPhase, coder_state: Option<&str>) {
+    match phase {
         LoopPhase::StreamingLlm if findings.truth.is_some() => push(
             note,
             "Resume your response. The workspace state above reflects the current truth.",
@@ -211,7 +265,7 @@ fn template(note: &mut String, findings: &Findings, loop_run: &LoopRun) {
              not, re-attempt the tool calls.",
         ),
         LoopPhase::DelegatingCoder => {
-            match &loop_run.coder_state {
+            match coder_state {
                 Some(state) => {
                     push(note, "Last known Coder state:");
                     quote(note, state);
@@ -238,6 +292,9 @@ fn workspace(note: &mut String, truth: &Truth) {
             &format!("- Diff summary: {files} files, {added} lines added, {removed} removed"),
         );
     }
+    if truth.changed.is_empty() && truth.truncated {
+        return push(note, "- Changed files: unknown (git did not list them in time)");
+    }
     if truth.changed.is_empty() {
         return push(note, "- Changed files: none");
     }
@@ -245,8 +302,11 @@ fn workspace(note: &mut String, truth: &Truth) {
     for (status, path) in &truth.changed {
         push(note, &format!("{status} {}", one_line(path)));
     }
-    if truth.more > 0 {
-        push(note, &format!("(and {} more files)", truth.more));
+    match (truth.more, truth.truncated) {
+        (0, true) => push(note, "(there may be more files)"),
+        (more, true) => push(note, &format!("(and at least {more} more files)")),
+        (0, false) => {}
+        (more, false) => push(note, &format!("(and {more} more files)")),
     }
 }
 

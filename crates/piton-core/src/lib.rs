@@ -59,6 +59,7 @@ pub mod code;
 pub mod id;
 pub mod limits;
 pub mod time;
+pub mod workspace_identity;
 pub mod worktree;
 
 // For tests alone: bugs that the tests have to find. Without the feature `planted` they are not compiled.

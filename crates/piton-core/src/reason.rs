@@ -86,6 +86,10 @@ reasons! {
     BranchMissing = "branch_missing", "The branch that it works on is not in the repository any more.";
     BaseMissing = "base_missing", "The commit that it began at is not in the repository any more.";
     RepositoryMissing = "repository_missing", "The repository that its worktree belongs to is not there any more.";
+    WorkspaceRecreated = "workspace_recreated", "The workspace is gone; starting fresh.";
+    RepositoryChanged = "repository_changed", "The workspace is in another repository than when the run was started.";
+    BranchChanged = "branch_changed", "The workspace is on another branch than when the run was started.";
+    InterruptedLongAgo = "interrupted_long_ago", "The run was interrupted a while ago; the workspace may have changed since.";
     IdleTimeout = "idle_timeout", "Nothing needed the agent for a while.";
     PromptDue = "prompt_due", "The next queued prompt is about to be delivered.";
     QueueHeld = "queue_held", "The last run did not end well: its queued prompts are held until a user releases them.";

@@ -364,6 +364,7 @@ pub fn context_sentence(context: Option<Context>, reason: Option<Reason>) -> Opt
         Some(Reason::SessionRefused) => "the agent does not know its session id any more",
         Some(Reason::NotResumable) => "this agent cannot resume earlier sessions",
         Some(Reason::MissingResumeToken) => "the agent left no session id to resume from",
+        Some(Reason::WorkspaceRecreated) => "the workspace is gone",
         _ => "",
     };
     let because = if why.is_empty() { String::new() } else { format!(": {why}") };

@@ -29,7 +29,21 @@ pub struct ToolText {
     kind: Option<String>,
     arguments: Value,
     paths: Vec<String>,
+    /// The last text that its updates carried.
+    reported: Option<String>,
 }
+
+/// Tools that hand work to another agent, as agents call them.
+const DELEGATIONS: [&str; 8] = [
+    "task",
+    "agent",
+    "subagent",
+    "delegate",
+    "delegate_coder",
+    "delegate_task",
+    "delegate_to_agent",
+    "spawn_agent",
+];
 
 impl ToolText {
     pub fn new(name: &str, arguments: Option<Value>) -> Self {
@@ -57,6 +71,35 @@ impl ToolText {
             let path = |location: &Value| location.get("path")?.as_str().map(str::to_owned);
             self.paths = locations.iter().filter_map(path).collect();
         }
+        let blocks = update.get("content").and_then(Value::as_array).into_iter().flatten();
+        let texts = blocks.filter_map(|block| {
+            let content = block.get("content").unwrap_or(block);
+            content.get("text")?.as_str().filter(|text| !text.is_empty())
+        });
+        self.reported = texts.last().map(str::to_owned).or(self.reported.take());
+    }
+
+    /// Whether another agent was to do it.
+    pub fn is_delegation(&self) -> bool {
+        let name = self.name.to_ascii_lowercase();
+        DELEGATIONS.contains(&&*name) || self.arguments.get("subagent_type").is_some()
+    }
+
+    /// The last that it reported.
+    pub fn reported(&self) -> Option<&str> {
+        self.reported.as_deref()
+    }
+
+    /// The paths that it names, each once, as it spells them.
+    pub fn paths(&self) -> Vec<String> {
+        let mut paths: Vec<String> = Vec::new();
+        let named = |key: &&str| self.arguments.get(*key)?.as_str().map(str::to_owned);
+        for path in self.paths.iter().cloned().chain(PATHS.iter().filter_map(named)) {
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
+        }
+        paths
     }
 
     /// The arguments as they were said last.
@@ -84,15 +127,7 @@ impl ToolText {
             other => Some(other.to_string()),
         };
         let title = self.title.as_deref().filter(|title| *title != self.name);
-        let mut paths = self.paths.clone();
-        if let Value::Object(arguments) = &self.arguments {
-            let known = PATHS.iter().filter_map(|key| arguments.get(*key)?.as_str());
-            for path in known {
-                if !paths.iter().any(|known| known == path) {
-                    paths.push(path.to_owned());
-                }
-            }
-        }
+        let mut paths = self.paths();
         let says_more = |title: &&str| {
             command.as_deref() != Some(*title) && !paths.iter().any(|path| path == title)
         };

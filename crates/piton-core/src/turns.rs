@@ -15,6 +15,7 @@ use crate::limits::FOREIGN_SPANS_KEPT;
 use crate::reason::Reason;
 use crate::state::{Facts, PendingContext};
 use crate::time::Timestamp;
+use crate::workspace_identity::WorkspaceIdentity;
 
 /// Why a snapshot was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -40,6 +41,9 @@ pub struct TurnCheckpoint {
     /// The snapshot was not taken before the turn began.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub snapshot_late: bool,
+    /// Of a turn's start: where in which repository the agent worked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceIdentity>,
 }
 
 /// A checkpoint of a turn.
@@ -61,7 +65,8 @@ pub struct LastRewind {
     /// The files before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub safety_snapshot: Option<String>,
-    /// The files as a recovery found them.
+    /// The files as a recovery found them. A checkpoint holds them if others had changed some since the
+    /// crash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_snapshot: Option<String>,
     /// The conversation before it: a lineage, up to a record.
@@ -288,10 +293,12 @@ impl Turns {
         self.lineages.apply(seq, &e.clone().into());
         // Of the same rewind if the record before says that files were restored.
         let files = self.last_rewind.take().filter(|last| last.seq + 1 == seq);
+        let (safety_snapshot, kept_snapshot) =
+            files.map(|files| (files.safety_snapshot, files.kept_snapshot)).unwrap_or_default();
         self.last_rewind = Some(LastRewind {
             seq,
-            safety_snapshot: files.and_then(|files| files.safety_snapshot),
-            kept_snapshot: None,
+            safety_snapshot,
+            kept_snapshot,
             conversation: Some(before),
             checkpoint_id: Some(e.from_checkpoint_id.clone()),
         });
@@ -331,6 +338,24 @@ impl Turns {
     pub fn snapshot_before(&self, seq: Seq) -> Option<&TurnEntry> {
         let earlier = self.checkpoints.iter().rev().filter(|entry| entry.seq < seq);
         earlier.into_iter().find(|entry| entry.turn.snapshot.is_some())
+    }
+
+    /// The checkpoint of the files as a recovery found them, with what others had changed since the
+    /// crash.
+    pub fn checkpoint_of_kept(&self, kept_snapshot: &str) -> Option<&TurnEntry> {
+        let mut newest = self.checkpoints.iter().rev();
+        newest.find(|entry| entry.turn.snapshot.as_deref() == Some(kept_snapshot))
+    }
+
+    /// The same of the last rewind, while it can be undone.
+    pub fn kept_checkpoint(&self) -> Option<&TurnEntry> {
+        self.checkpoint_of_kept(self.last_rewind.as_ref()?.kept_snapshot.as_deref()?)
+    }
+
+    /// Where the newest turn of the conversation was begun.
+    pub fn workspace(&self, last_seq: Seq) -> Option<&WorkspaceIdentity> {
+        let start = self.turns_back(last_seq, 1)?;
+        start.turn.workspace.as_ref()
     }
 
     /// Every snapshot that a checkpoint or an undo may need.

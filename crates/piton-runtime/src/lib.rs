@@ -62,8 +62,8 @@ pub use engine::{
     IssuedResumeToken, IssuedToken, MergedWork, NewAccessToken, OpenWaits, OpenedSession,
     OpenedShell, Prompted, Pruned, PushedWork, QueueReport, QueuedPromptReport, RedactionReport,
     ResumeSpec, ResumedGraph, RewindReport, RewindSpec, RewoundConversation, RewoundFiles,
-    RunningEngine, SESSION_PLACEHOLDER, SessionFilter, SessionReport, SessionSpec, TEST_AGENT,
-    TaskPage, TaskReport, VerifiedPage, check_terminal_side,
+    RunningEngine, SESSION_PLACEHOLDER, SessionFilter, SessionReport, SessionSpec, SkippedPath,
+    TEST_AGENT, TaskPage, TaskReport, VerifiedPage, check_terminal_side,
 };
 pub use error::{Error, Result, StartFailure};
 pub use executions::Executions;

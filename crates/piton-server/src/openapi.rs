@@ -96,6 +96,7 @@ fn api() -> (Router<App>, OpenApi) {
                 .routes(routes!(workspace::list_files))
                 .routes(routes!(workspace::read_file, workspace::write_file))
                 .routes(routes!(workspace::git_status))
+                .routes(routes!(workspace::workspace_truth))
                 .routes(routes!(workspace::git_diff))
                 .routes(routes!(workspace::git_log))
                 .routes(routes!(finishing::branch))

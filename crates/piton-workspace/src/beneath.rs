@@ -57,6 +57,14 @@ impl Inner {
         })
     }
 
+    /// An error if there is nothing at this path. What there is is not opened.
+    pub(crate) fn look(&self, relative: &Path) -> Result<(), Error> {
+        let Some(name) = relative.file_name() else { return Ok(()) };
+        let folder = self.open_beneath(parent_of(relative), OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let looked = rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        looked.map(drop).map_err(|errno| Error::io(relative, errno.into()))
+    }
+
     /// The folder that a file is in; made with its parents if it is not there.
     pub(crate) fn made(&self, folder: &Path) -> Result<OwnedFd, Error> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;

@@ -11,15 +11,19 @@ mod branch;
 mod files;
 pub mod finish;
 pub mod git;
+mod identity;
 pub mod snapshot;
 mod status;
+mod truth;
 mod types;
 mod workspace;
 pub mod worktree;
 
 pub use branch::BranchReport;
 pub use files::{Content, Range};
+pub use identity::identity;
 pub use status::Staged;
+pub use truth::{TRUTH_PATHS_MAX, TRUTH_TIME_MAX, Truth, TruthRequest};
 pub use types::{
     DIFF_BYTES_MAX, FILE_BYTES_MAX, GitChange, GitCommit, GitDiff, GitStatus, LIST_MAX, LOG_MAX,
     Listed, ListedKind, Listing,

@@ -6,6 +6,18 @@ use crate::git::{LOOK_TIME_MAX, OUTPUT_BYTES_MAX, Output};
 use crate::types::{DIFF_BYTES_MAX, GitChange, GitCommit, GitDiff, GitStatus, LIST_MAX, LOG_MAX};
 use crate::workspace::{Error, Workspace};
 
+/// git's second format: see [`entry`].
+pub(crate) const STATUS: &[&str] = &[
+    "status",
+    "--porcelain=v2",
+    "-z",
+    "--branch",
+    "--untracked-files=all",
+    "--ignore-submodules=dirty",
+    "--",
+    ".",
+];
+
 /// Which changes: those in the index, or those that are not in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Staged {
@@ -16,17 +28,7 @@ pub enum Staged {
 impl Workspace {
     pub async fn git_status(&self) -> Result<GitStatus, Error> {
         let Some(prefix) = self.git_prefix().await? else { return Ok(GitStatus::default()) };
-        let args = [
-            "status",
-            "--porcelain=v2",
-            "-z",
-            "--branch",
-            "--untracked-files=all",
-            "--ignore-submodules=dirty",
-            "--",
-            ".",
-        ];
-        let output = self.git().sealed(&args, OUTPUT_BYTES_MAX, LOOK_TIME_MAX).await?;
+        let output = self.git().sealed(STATUS, OUTPUT_BYTES_MAX, LOOK_TIME_MAX).await?;
         Ok(parse_status(&output, &prefix))
     }
 
@@ -92,7 +94,7 @@ impl Workspace {
     }
 
     /// Where in the repository's work tree the workspace is; `None`: in no work tree.
-    async fn git_prefix(&self) -> Result<Option<String>, Error> {
+    pub(crate) async fn git_prefix(&self) -> Result<Option<String>, Error> {
         let args = ["rev-parse", "--is-inside-work-tree", "--show-prefix"];
         let text = match self.git().ask(&args).await {
             Err(error) if error.is_no_repository() => return Ok(None),
@@ -115,25 +117,13 @@ fn parse_status(output: &Output, prefix: &str) -> GitStatus {
     let mut records = records.into_iter();
     while let Some(record) = records.next() {
         if let Some(header) = record.strip_prefix("# ") {
-            match header.split_once(' ') {
-                Some(("branch.oid", "(initial)") | ("branch.head", "(detached)")) => {}
-                Some(("branch.oid", id)) => status.head = Some(id.to_owned()),
-                Some(("branch.head", name)) => status.branch = Some(name.to_owned()),
-                _ => {}
-            }
+            take_header(header, &mut status.branch, &mut status.head);
             continue;
         }
-        let (letters, path) = match record.split_once(' ') {
-            Some(("1", rest)) => (rest.get(..2), rest.splitn(8, ' ').nth(7)),
-            Some(("2", rest)) => {
-                records.next();
-                (rest.get(..2), rest.splitn(9, ' ').nth(8))
-            }
-            Some(("u", rest)) => (rest.get(..2), rest.splitn(10, ' ').nth(9)),
-            Some(("?", path)) => (Some("??"), Some(path)),
-            _ => continue,
-        };
-        let (Some(letters), Some(path)) = (letters, path) else { continue };
+        let Some(Entry { letters, path, has_old_name }) = entry(record) else { continue };
+        if has_old_name {
+            records.next();
+        }
         if status.changed.len() == LIST_MAX {
             status.truncated = true;
             break;
@@ -142,4 +132,34 @@ fn parse_status(output: &Output, prefix: &str) -> GitStatus {
         status.changed.push(GitChange { status: letters.to_owned(), path });
     }
     status
+}
+
+/// What a header says of branch and commit.
+pub(crate) fn take_header(header: &str, branch: &mut Option<String>, head: &mut Option<String>) {
+    match header.split_once(' ') {
+        Some(("branch.oid", "(initial)") | ("branch.head", "(detached)")) => {}
+        Some(("branch.oid", id)) => *head = Some(id.to_owned()),
+        Some(("branch.head", name)) => *branch = Some(name.to_owned()),
+        _ => {}
+    }
+}
+
+/// A record about one path.
+pub(crate) struct Entry<'a> {
+    /// Git's two letters: index and work tree.
+    pub(crate) letters: &'a str,
+    pub(crate) path: &'a str,
+    /// The next record is the name that it had.
+    pub(crate) has_old_name: bool,
+}
+
+pub(crate) fn entry(record: &str) -> Option<Entry<'_>> {
+    let (letters, path, has_old_name) = match record.split_once(' ')? {
+        ("1", rest) => (rest.get(..2), rest.splitn(8, ' ').nth(7), false),
+        ("2", rest) => (rest.get(..2), rest.splitn(9, ' ').nth(8), true),
+        ("u", rest) => (rest.get(..2), rest.splitn(10, ' ').nth(9), false),
+        ("?", path) => (Some("??"), Some(path), false),
+        _ => return None,
+    };
+    Some(Entry { letters: letters?, path: path?, has_old_name })
 }

@@ -1234,6 +1234,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/sessions/{session_id}/workspace/truth": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get HEAD, branch and changes of the workspace, as the interruption summary has them.
+         * @description One question, answered in at most two seconds: what git could not list or count by then is left out,
+         *     and `truncated` says so.
+         */
+        get: operations["workspace_truth"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/sessions/{session_id}/worktree": {
         parameters: {
             query?: never;
@@ -1815,6 +1836,18 @@ export interface components {
             old_text?: string | null;
             path: string;
         };
+        /** @description How much is changed. */
+        DiffStat: {
+            /**
+             * Format: int64
+             * @description Lines.
+             */
+            added: number;
+            /** Format: int64 */
+            files: number;
+            /** Format: int64 */
+            removed: number;
+        };
         /** @description The record that an event is made of. */
         EventOrigin: {
             seq: components["schemas"]["u64"];
@@ -1913,6 +1946,10 @@ export interface components {
         FilesDiff: {
             changes: components["schemas"]["FileChange"][];
             session_id: string;
+            /** @description What one of the snapshots does not hold: it is not compared. The first 100. */
+            skipped?: components["schemas"]["SkippedPath"][];
+            /** Format: int64 */
+            skipped_total?: number;
         };
         /** @enum {string} */
         FindingLevel: "ok" | "warning" | "problem";
@@ -2591,7 +2628,7 @@ export interface components {
             version: components["schemas"]["u64"];
         };
         /** @enum {string} */
-        Reason: "process_restart" | "process_exit" | "wait_timeout" | "agent_not_running" | "agent_not_running_fresh_start" | "not_resumable" | "missing_resume_token" | "never_run" | "run_open" | "run_completed" | "run_failed" | "run_cancelled" | "run_dismissed" | "paused" | "input" | "permission" | "tool_result" | "human" | "token_expired" | "token_revoked" | "token_missing" | "session_completed" | "session_failed" | "session_cancelled" | "executor_starting" | "executor_probing" | "executor_unreachable" | "executor_error" | "agent_starting" | "agent_error" | "superseded" | "permission_rejected" | "user_request" | "rotated" | "run_ended" | "session_refused" | "agent_missing" | "login_needed" | "agent_gave_up" | "agent_start_failed" | "agent_waiting_to_load" | "withdrawn" | "abandoned" | "workspace_missing" | "worktree_missing" | "branch_missing" | "base_missing" | "repository_missing" | "idle_timeout" | "prompt_due" | "queue_held" | "newer_version" | "unrecognised";
+        Reason: "process_restart" | "process_exit" | "wait_timeout" | "agent_not_running" | "agent_not_running_fresh_start" | "not_resumable" | "missing_resume_token" | "never_run" | "run_open" | "run_completed" | "run_failed" | "run_cancelled" | "run_dismissed" | "paused" | "input" | "permission" | "tool_result" | "human" | "token_expired" | "token_revoked" | "token_missing" | "session_completed" | "session_failed" | "session_cancelled" | "executor_starting" | "executor_probing" | "executor_unreachable" | "executor_error" | "agent_starting" | "agent_error" | "superseded" | "permission_rejected" | "user_request" | "rotated" | "run_ended" | "session_refused" | "agent_missing" | "login_needed" | "agent_gave_up" | "agent_start_failed" | "agent_waiting_to_load" | "withdrawn" | "abandoned" | "workspace_missing" | "worktree_missing" | "branch_missing" | "base_missing" | "repository_missing" | "workspace_recreated" | "repository_changed" | "branch_changed" | "interrupted_long_ago" | "idle_timeout" | "prompt_due" | "queue_held" | "newer_version" | "unrecognised";
         /** @description A record that is no other event. */
         RecordEvent: components["schemas"]["EventOrigin"] & {
             kind: string;
@@ -2669,6 +2706,12 @@ export interface components {
             /** @description Keys of the memory that are set first. The value of an excluded key is never written to disk. */
             set?: Record<string, never>;
         };
+        /** @description Something to know before an interrupted run is resumed. */
+        ResumeNotice: {
+            reason: components["schemas"]["Reason"];
+            /** @description The reason as one sentence for people. */
+            sentence: string;
+        };
         ResumeRequest: {
             context?: components["schemas"]["ContextChoice"] | null;
             /** @description Continue an interrupted run; without it, the setting `resume.continue_run` decides. */
@@ -2728,8 +2771,20 @@ export interface components {
             changes_total: number;
             /** @description Those of them that the session did not change. */
             foreign: string[];
+            /**
+             * @description The checkpoint of the files that were edited after a crash in the middle of the rewind, before it
+             *     was finished; `null` if none were. Of an undo: in the middle of the rewind that is undone.
+             */
+            kept_checkpoint?: string | null;
             /** @description The snapshot of the files before; `null` for a dry run. */
             safety_snapshot?: string | null;
+            /**
+             * @description What snapshots do not hold: files that are too large, nested repositories and submodules, and
+             *     what cannot be read. They stay as they are. The first 100.
+             */
+            skipped?: components["schemas"]["SkippedPath"][];
+            /** Format: int64 */
+            skipped_total?: number;
         };
         /** @description The latest run. */
         Run: {
@@ -2858,6 +2913,12 @@ export interface components {
             needs_resume: boolean;
             /** @description The request started the agent, which is not ready yet. In answers to `open` only. */
             pending?: boolean;
+            /**
+             * @description What to know before the interrupted run is resumed: `workspace_missing`, `worktree_missing` and
+             *     the like keep the agent from starting; `repository_changed`, `branch_changed` and
+             *     `interrupted_long_ago` do not.
+             */
+            resume_notices?: components["schemas"]["ResumeNotice"][];
             resume_reason?: components["schemas"]["Reason"] | null;
             /** @description How the agent would restore its conversation. */
             resume_strategy: components["schemas"]["ResumeStrategy"];
@@ -2932,6 +2993,13 @@ export interface components {
         SignInRequest: {
             /** @description The secret of the sign-in link. */
             link: string;
+        };
+        /** @enum {string} */
+        SkipReason: "too_large" | "nested_repository" | "not_a_file" | "unreadable";
+        /** @description What a snapshot does not hold. */
+        SkippedPath: {
+            path: string;
+            reason: components["schemas"]["SkipReason"];
         };
         /** @description A slash command: a prompt that begins with `/` and its name. */
         SlashCommand: {
@@ -3162,6 +3230,11 @@ export interface components {
             /** @description Newest first. */
             checkpoints: components["schemas"]["TurnCheckpoint"][];
             /**
+             * @description The checkpoint of the files that were edited after a crash in the middle of the last rewind,
+             *     before it was finished; `null` if none were.
+             */
+            kept_checkpoint?: string | null;
+            /**
              * Format: int32
              * @description The lineage of the conversation as it is now.
              */
@@ -3246,6 +3319,25 @@ export interface components {
             truncated: boolean;
             /** @description Open waits, those with the earliest deadline first. */
             waits: components["schemas"]["Wait"][];
+        };
+        /** @description HEAD, branch and changes of a workspace, read in at most two seconds. */
+        WorkspaceTruth: {
+            /** @description Null on no branch. */
+            branch?: string | null;
+            /** @description The first changed files, untracked ones too. */
+            changed: components["schemas"]["GitChange"][];
+            /** @description Null before the first commit. */
+            head?: string | null;
+            /**
+             * Format: int64
+             * @description The changed files that are not listed; at least so many if `truncated`.
+             */
+            more: number;
+            /** @description False if the workspace is no repository; all else is then empty. */
+            repository: boolean;
+            stat?: components["schemas"]["DiffStat"] | null;
+            /** @description Something could not be read in time, or is too long to be listed. */
+            truncated: boolean;
         };
         Worktree: {
             session_id: string;
@@ -5965,6 +6057,36 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Verification"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    workspace_truth: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session's id */
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkspaceTruth"];
                 };
             };
             "4XX": {

@@ -33,6 +33,7 @@ pub(crate) fn router(agentctl: Arc<Agentctl>) -> Router {
         .route("/git/status", get(workspace::git_status))
         .route("/git/diff", get(workspace::git_diff))
         .route("/git/log", get(workspace::git_log))
+        .route("/git/truth", post(workspace::git_truth))
         .route("/shells", get(workspace::list_shells).post(workspace::new_shell))
         .route("/shells/{id}", get(workspace::attach).delete(workspace::end_shell))
         .fallback(unknown)

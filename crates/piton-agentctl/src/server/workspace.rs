@@ -13,6 +13,7 @@ use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use piton_exec::protocol::workspace::{
     GitCommit, GitDiff, GitStatus, LOG_MAX, ListedShell, Listing, NewShell, Shell, ShellControl,
+    Truth, TruthRequest,
 };
 use serde::Deserialize;
 use tokio::sync::mpsc::Receiver;
@@ -92,6 +93,12 @@ pub(super) async fn git_diff(
     let staged = if diffed.staged { Staged::Yes } else { Staged::No };
     let path: Option<&Path> = diffed.path.as_deref();
     Ok(Json(agentctl.workspace.git_diff(staged, path).await?))
+}
+
+pub(super) async fn git_truth(agentctl: Shared, body: Bytes) -> Result<Json<Truth>, Refused> {
+    let request: TruthRequest =
+        serde_json::from_slice(&body).map_err(|e| problem(Code::RequestInvalid, e.to_string()))?;
+    Ok(Json(agentctl.workspace.truth(&request).await?))
 }
 
 pub(super) async fn git_log(

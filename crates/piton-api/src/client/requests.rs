@@ -37,7 +37,7 @@ use crate::wait::{
     AnswerAccepted, AnswerRequest, Empty, NewResumeToken, ResumeTokenCreated, TokenAnswerRequest,
     WaitList,
 };
-use crate::workspace::{FileList, FileQuery, FolderQuery, GitStatus, ShellList};
+use crate::workspace::{FileList, FileQuery, FolderQuery, GitStatus, ShellList, WorkspaceTruth};
 use crate::worktree::{CleanupQuery, Worktree, WorktreeCleanup};
 
 pub(super) fn of_session(session: &SessionId, rest: &str) -> String {
@@ -439,6 +439,10 @@ impl Client {
 
     pub async fn git_status(&self, session: &SessionId) -> Result<GitStatus> {
         self.get(&of_session(session, "/git/status")).await
+    }
+
+    pub async fn workspace_truth(&self, session: &SessionId) -> Result<WorkspaceTruth> {
+        self.get(&of_session(session, "/workspace/truth")).await
     }
 
     pub async fn shells(&self, session: &SessionId) -> Result<ShellList> {

@@ -41,6 +41,7 @@ pub(super) fn observe(
         Event::AgentError(e) => Some(&e.execution_id),
         Event::AgentExited(e) => Some(&e.execution_id),
         Event::AgentSessionCleared(e) => Some(&e.execution_id),
+        Event::WorkspaceRecreated(e) => Some(&e.execution_id),
         _ => return Err(Refusal::ExecutorNotFound),
     };
     let executor = state.facts.executor.as_ref();

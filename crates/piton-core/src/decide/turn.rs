@@ -15,6 +15,7 @@ use crate::id::{CheckpointId, RunId};
 use crate::record::NewRecord;
 use crate::state::{Phase, State};
 use crate::turns::{SnapshotTrigger, TurnCheckpoint};
+use crate::workspace_identity::WorkspaceIdentity;
 
 /// What trying to take a snapshot came to.
 #[derive(Clone, Debug)]
@@ -48,6 +49,8 @@ pub struct TurnStart {
     pub snapshot: SnapshotResult,
     /// The files at the end of the turn before, if that is known.
     pub since_snapshot: Option<String>,
+    /// Where the agent will work, if that is known.
+    pub workspace: Option<WorkspaceIdentity>,
 }
 
 /// What a turn ended with.
@@ -106,6 +109,8 @@ pub struct RestoredFiles {
     pub snapshot_after: String,
     /// The files as they were found after a crash.
     pub kept_snapshot: Option<String>,
+    /// The checkpoint that holds them, if others had changed some since the crash.
+    pub kept_checkpoint: Option<CheckpointId>,
     /// The first of the paths, and how many there are.
     pub paths: Vec<String>,
     pub paths_count: u64,
@@ -138,6 +143,7 @@ pub(super) fn start(
         snapshot: None,
         since_snapshot: None,
         snapshot_late: false,
+        workspace: start.workspace,
     };
     match start.snapshot {
         SnapshotResult::Taken(taken) => {
@@ -213,6 +219,7 @@ pub(super) fn complete(state: &State, cx: &Context, end: TurnEnd) -> Decision {
                 snapshot,
                 since_snapshot: None,
                 snapshot_late: false,
+                workspace: None,
             };
             let kind = CheckpointType::TurnComplete;
             let mut records = vec![record];
@@ -283,8 +290,9 @@ pub(super) fn rewind(state: &State, cx: &Context, rewind: Rewind) -> Result<Deci
     if rewind.restore_seq.is_some() && rewind.restore_seq != open {
         return Ok(Decision::already());
     }
-    let mut records = Vec::new();
+    let (mut records, mut kept) = (Vec::new(), None);
     if let Some(files) = rewind.files {
+        kept = files.kept_checkpoint.zip(files.kept_snapshot.clone());
         let event = WorkspaceRestored {
             restore_seq: rewind.restore_seq,
             snapshot: files.snapshot,
@@ -306,7 +314,7 @@ pub(super) fn rewind(state: &State, cx: &Context, rewind: Rewind) -> Result<Deci
             lineage: state.turns.lineages.next(),
             from_lineage,
             from_seq,
-            from_checkpoint_id: rewind.checkpoint_id,
+            from_checkpoint_id: rewind.checkpoint_id.clone(),
         };
         records.push(NewRecord::new(cx.now, event));
         // What was interrupted belongs to what is left behind.
@@ -317,7 +325,34 @@ pub(super) fn rewind(state: &State, cx: &Context, rewind: Rewind) -> Result<Deci
             records.push(NewRecord::new(cx.now, RunDismissed { run_id }));
         }
     }
+    records.extend(kept_files(state, cx, &rewind.checkpoint_id, rewind.conversation, kept));
     Ok(Decision::done(records))
+}
+
+/// What was edited between a crash and the end of the restore that it cut off: a checkpoint has it, so
+/// that it can be listed, compared and restored.
+fn kept_files(
+    state: &State,
+    cx: &Context,
+    of: &CheckpointId,
+    conversation: Option<(u32, Seq)>,
+    kept: Option<(CheckpointId, String)>,
+) -> Vec<NewRecord> {
+    let turns = &state.turns;
+    let Some((checkpoint_id, snapshot)) = kept else { return Vec::new() };
+    let of = turns.checkpoints.iter().find(|entry| entry.checkpoint_id == *of);
+    let run = state.facts.run.as_ref().map(|run| &run.run_id);
+    let Some(run_id) = run.or(of.map(|entry| &entry.turn.run_id)) else { return Vec::new() };
+    let turn = TurnCheckpoint {
+        run_id: run_id.clone(),
+        snapshot: Some(snapshot),
+        since_snapshot: None,
+        snapshot_late: false,
+        workspace: None,
+    };
+    let lineages = &turns.lineages;
+    let lineage = if conversation.is_some() { lineages.next() } else { lineages.current() };
+    checkpoint_in(state, cx, lineage, CheckpointType::TurnComplete, checkpoint_id, turn)
 }
 
 /// `None` if the log has that snapshot as its newest.
@@ -354,11 +389,23 @@ fn checkpoint(
     checkpoint_id: CheckpointId,
     turn: TurnCheckpoint,
 ) -> Vec<NewRecord> {
+    let lineage = state.turns.lineages.current();
+    checkpoint_in(state, cx, lineage, checkpoint_type, checkpoint_id, turn)
+}
+
+fn checkpoint_in(
+    state: &State,
+    cx: &Context,
+    lineage: u32,
+    checkpoint_type: CheckpointType,
+    checkpoint_id: CheckpointId,
+    turn: TurnCheckpoint,
+) -> Vec<NewRecord> {
     let known = &state.turns.checkpoints;
     let event = CheckpointCreated {
         checkpoint_id,
         checkpoint_type,
-        lineage: state.turns.lineages.current(),
+        lineage,
         parent: known.back().map(|entry| entry.checkpoint_id.clone()),
         current_node: None,
         next_node: None,

@@ -122,6 +122,9 @@ records! {
         /// Entries that were gone before they were imported, first and last.
         #[serde(default, skip_serializing_if = "Option::is_none")] lost: Option<(Pos, Pos)>,
     } content [];
+    /// The workspace that Piton made for the session is gone, and an empty one takes its place. The agent
+    /// starts fresh: its conversation, whose id is kept, is about files that are not there.
+    WorkspaceRecreated = "workspace.recreated" { execution_id: ExecutionId, } content [];
     /// The agent itself said that it does not know its session id.
     AgentSessionCleared = "agent.session_cleared" {
         execution_id: ExecutionId,

@@ -124,6 +124,15 @@ impl State {
                     agent.ending_seq = (agent.status == AgentStatus::Ready).then_some(seq);
                 }
             }
+            Event::WorkspaceRecreated(e) => {
+                let has_history = self.has_history();
+                if self.is_current(&e.execution_id)
+                    && let Some(agent) = &mut self.facts.agent
+                {
+                    agent.clear_session_id();
+                    agent.context_reason = has_history.then_some(Reason::WorkspaceRecreated);
+                }
+            }
             Event::AgentSessionCleared(e) => {
                 let has_history = self.has_history();
                 if self.is_current(&e.execution_id)

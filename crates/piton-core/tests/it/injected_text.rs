@@ -161,10 +161,8 @@ fn a_flood_is_one_message() {
 
 #[test]
 fn the_note_as_it_is_injected() {
-    let truth = Truth::new(
-        vec![(" M".into(), "src/a.rs".into()), ("??".into(), "new\nline".into())],
-        false,
-    );
+    let truth =
+        Truth::new(vec![(" M".into(), "src/a.rs".into()), ("??".into(), "new\nline".into())]);
     let mut write = ToolText::new("write", Some(json!({})));
     write.update(&json!({"rawInput": {"path": "src/b.rs"}, "kind": "edit"}));
     let findings = Findings {
@@ -224,19 +222,11 @@ fn the_note_as_it_is_injected() {
 #[test]
 fn changed_files_are_cut_at_fifty() {
     let changed = |n: usize| (0..n).map(|n| (" M".to_owned(), format!("f{n}"))).collect();
-    let truth = Truth::new(changed(50), false);
+    let truth = Truth::new(changed(50));
     assert_eq!((truth.changed.len(), truth.more), (50, 0));
-    let truth = Truth::new(changed(57), false);
+    let truth = Truth::new(changed(57));
     assert_eq!((truth.changed.len(), truth.more), (50, 7));
     let findings = Findings { truth: Some(truth), ..Findings::default() };
     let text = interruption_summary::text(&findings, "Go on.");
     assert!(text.contains(" M f49\n(and 7 more files)\n"), "{text}");
-}
-
-#[test]
-fn a_diff_is_counted_by_its_hunks() {
-    let diff = "diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n-one\n+two\n+++ three\n x\n\
-                diff --git a/b b/b\nnew file\n--- /dev/null\n+++ b/b\n@@ -0,0 +1 @@\n+y\n";
-    assert_eq!(Stat::of(diff), Stat { files: 2, added: 3, removed: 1 });
-    assert_eq!(Stat::of(""), Stat::default());
 }

@@ -16,6 +16,7 @@ mod redaction;
 mod registry;
 mod resume_tokens;
 mod resuming;
+mod rewinding;
 mod spool_import;
 mod starts;
 mod status_table;

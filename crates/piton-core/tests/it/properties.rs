@@ -331,6 +331,7 @@ fn histories_reach_every_kind_that_decisions_write() {
         "workspace.snapshot_late",
         "workspace.snapshot_failed",
         "workspace.unchanged",
+        "workspace.recreated",
         "workspace.restore_started",
         "workspace.restore_failed",
         "workspace.restored",

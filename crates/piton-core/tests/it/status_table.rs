@@ -415,6 +415,11 @@ fn every_combination_is_as_the_rules_say() {
         Reason::AgentMissing,
         Reason::LoginNeeded,
         Reason::AgentWaitingToLoad,
+        // What to know before a resume, beside the status.
+        Reason::WorkspaceRecreated,
+        Reason::RepositoryChanged,
+        Reason::BranchChanged,
+        Reason::InterruptedLongAgo,
         // Why an agent is ended, which is no status: a session whose agent was ended is idle.
         Reason::IdleTimeout,
         // Of prompts that are queued, which this table has none of: `queue.rs` shows them.

@@ -1,5 +1,6 @@
 //! Files, git and shells, with or without an agent.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -7,14 +8,18 @@ use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use hyper::Method;
 use hyper::body::Bytes;
+use piton_core::interruption_summary::{PathState, Stat};
+use piton_core::limits::CHANGED_FILES_MAX;
 use tokio::net::UnixStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::stream::broken;
 use super::{ASK_WAIT, Client, ClientError, within};
+use crate::protocol::PROTOCOL_TRUTH;
 use crate::protocol::workspace::{
     GitCommit, GitDiff, GitStatus, ListedShell, Listing, NewShell, Shell, ShellControl, ShellEnded,
+    Truth, TruthRequest,
 };
 
 /// For what reads a disk, or runs git.
@@ -66,6 +71,25 @@ impl Client {
         self.get(&format!("/git/diff?staged={staged}{path}"), WORK_WAIT).await
     }
 
+    /// What the workspace says of itself, in one round trip. An agentctl of an earlier version is asked
+    /// for status and patches instead, which say less.
+    pub async fn truth(&self, request: &TruthRequest) -> Result<Truth, ClientError> {
+        let protocol = self.version().await?;
+        if protocol >= PROTOCOL_TRUTH {
+            let body =
+                serde_json::to_vec(request).map_err(|e| ClientError::Protocol(e.to_string()))?;
+            let post = self.request(Method::POST, "/git/truth", protocol);
+            return self.json(post, body.into(), WORK_WAIT).await;
+        }
+        let status = self.git_status().await?;
+        if !status.repository {
+            return Ok(Truth::default());
+        }
+        let (staged, unstaged) =
+            (self.git_diff(true, None).await?, self.git_diff(false, None).await?);
+        Ok(earlier_truth(request, status, &staged, &unstaged))
+    }
+
     pub async fn git_log(&self, limit: usize) -> Result<Vec<GitCommit>, ClientError> {
         self.get(&format!("/git/log?limit={limit}"), WORK_WAIT).await
     }
@@ -93,6 +117,58 @@ impl Client {
         let screen = ShellScreen { source, ended: None };
         Ok(ShellSocket { screen, keyboard: ShellKeyboard { sink } })
     }
+}
+
+/// What status and patches say. A patch that was cut gives no count, and paths are known only if they
+/// have changed.
+fn earlier_truth(
+    request: &TruthRequest,
+    status: GitStatus,
+    staged: &GitDiff,
+    unstaged: &GitDiff,
+) -> Truth {
+    let is_whole = !staged.truncated && !unstaged.truncated;
+    let stat = is_whole.then(|| count(&[&staged.diff, &unstaged.diff]));
+    let is_changed = |path: &str| status.changed.iter().any(|change| change.path == path);
+    let state = |path: &String| {
+        let is_changed = is_changed(path.strip_prefix("./").unwrap_or(path));
+        (path.clone(), if is_changed { PathState::Changed } else { PathState::Unknown })
+    };
+    let paths = request.paths.iter().map(state).collect();
+    let files_max = request.files_max.unwrap_or(CHANGED_FILES_MAX);
+    let more = status.changed.len().saturating_sub(files_max) as u64;
+    Truth {
+        repository: true,
+        branch: status.branch,
+        head: status.head,
+        changed: status.changed.into_iter().take(files_max).collect(),
+        more,
+        stat,
+        truncated: status.truncated || !is_whole,
+        paths,
+    }
+}
+
+/// Counts in patches; a file that is in both is one file.
+fn count(diffs: &[&str]) -> Stat {
+    let (mut stat, mut files) = (Stat::default(), BTreeSet::new());
+    for line in diffs.iter().flat_map(|diff| {
+        diff.lines().scan(false, |in_hunk, line| {
+            *in_hunk = !line.starts_with("diff --git ") && (*in_hunk || line.starts_with("@@"));
+            Some((*in_hunk, line))
+        })
+    }) {
+        match line {
+            (false, header) => {
+                files.extend(header.strip_prefix("diff --git "));
+            }
+            (true, line) if line.starts_with('+') => stat.added += 1,
+            (true, line) if line.starts_with('-') => stat.removed += 1,
+            _ => {}
+        }
+    }
+    stat.files = files.len() as u64;
+    stat
 }
 
 /// A shell's screen and keyboard.
@@ -176,5 +252,42 @@ impl ShellKeyboard {
 
     async fn send(&mut self, message: Message) -> Result<(), ClientError> {
         within(TYPE_WAIT, async { self.sink.send(message).await.map_err(broken) }).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::workspace::GitChange;
+
+    #[test]
+    fn a_file_that_is_staged_and_edited_again_is_one_file() {
+        let staged =
+            "diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n-one\n+two\n+++ three\n x\n";
+        let unstaged = "diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-two\n+four\n\
+            diff --git a/b b/b\nnew file\n--- /dev/null\n+++ b/b\n@@ -0,0 +1 @@\n+y\n";
+        assert_eq!(count(&[staged, unstaged]), Stat { files: 2, added: 4, removed: 2 });
+        assert_eq!(count(&[]), Stat::default());
+    }
+
+    #[test]
+    fn an_earlier_agentctl_says_what_it_knows() {
+        let change = |path: &str| GitChange { status: " M".to_owned(), path: path.to_owned() };
+        let status = GitStatus {
+            repository: true,
+            branch: Some("main".to_owned()),
+            head: None,
+            changed: vec![change("a"), change("b"), change("c")],
+            truncated: false,
+        };
+        let request = TruthRequest { files_max: Some(2), paths: vec!["./c".into(), "d".into()] };
+        let cut = GitDiff { diff: String::new(), truncated: true };
+        let truth = earlier_truth(&request, status.clone(), &GitDiff::default(), &cut);
+        assert_eq!((truth.changed.len(), truth.more, truth.stat), (2, 1, None));
+        assert!(truth.truncated, "a patch was cut");
+        let states = [("./c".to_owned(), PathState::Changed), ("d".to_owned(), PathState::Unknown)];
+        assert_eq!(truth.paths, states);
+        let whole = earlier_truth(&request, status, &GitDiff::default(), &GitDiff::default());
+        assert_eq!((whole.truncated, whole.stat), (false, Some(Stat::default())));
     }
 }

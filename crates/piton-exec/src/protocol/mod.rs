@@ -9,6 +9,7 @@
 //! | `GET /stream?spool_id=S&after=POS` (WebSocket) | [`Frame`]s; the other side sends [`Ack`]s |
 //! | `GET`, `PUT /files?path=P`, `GET /list?path=P` | see [`workspace`] |
 //! | `GET /git/status`, `/git/diff`, `/git/log` | see [`workspace`] |
+//! | `POST /git/truth` with a [`workspace::TruthRequest`] | [`workspace::Truth`]; from version 8 on |
 //! | `GET`, `POST /shells`, `GET /shells/{id}` (WebSocket), `DELETE /shells/{id}` | see [`workspace`] |
 //!
 //! Every request carries `authorization: Bearer …` ([`bearer`]), the header [`EPOCH`] with the
@@ -34,7 +35,9 @@ pub use piton_core::state::AgentStatus;
 
 /// The newest version of the protocol that this program speaks. Versions below [`PROTOCOL_MIN`] came
 /// before the first release, with other entries and commands: they are not spoken any more.
-pub const PROTOCOL: u32 = 7;
+pub const PROTOCOL: u32 = 8;
+/// From this version on `/git/truth` is answered.
+pub const PROTOCOL_TRUTH: u32 = 8;
 /// The oldest version that it still understands.
 pub const PROTOCOL_MIN: u32 = 6;
 

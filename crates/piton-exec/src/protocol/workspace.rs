@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 pub use piton_workspace::{
     DIFF_BYTES_MAX, FILE_BYTES_MAX, GitChange, GitCommit, GitDiff, GitStatus, LIST_MAX, LOG_MAX,
-    Listed, ListedKind, Listing,
+    Listed, ListedKind, Listing, TRUTH_PATHS_MAX, Truth, TruthRequest,
 };
 
 /// Most shells at the same time.

@@ -65,7 +65,9 @@ pub use graphs::{CheckpointQuery, GraphResume, GraphRunSpec, GraphSource, Resume
 pub use queue::{AffectedQueue, Prompted, QueueReport, QueuedPromptReport};
 pub use removal::{ArchiveTarget, Deleted, RedactionReport};
 pub use requests::Fulfilled;
-pub use rewind::{FileChange, RewindReport, RewindSpec, RewoundConversation, RewoundFiles};
+pub use rewind::{
+    FileChange, RewindReport, RewindSpec, RewoundConversation, RewoundFiles, SkippedPath,
+};
 pub use runs::{AffectedRun, OpenedSession, ResumeSpec};
 pub use sessions::{CreatedSession, SessionFilter, SessionSpec};
 pub use status::{Contact, SessionReport};

@@ -173,6 +173,11 @@ impl Snapshots {
             forced: open.forced,
         };
         let forced = order.forced;
+        let Some(attached) = self.attached() else {
+            return Err(Fault::TryAgain(Error::ShuttingDown));
+        };
+        let kept_checkpoint = attached.handle.ids().checkpoint();
+        let kept_checkpoint = kept_checkpoint.map_err(|error| Fault::TryAgain(error.into()))?;
         let held = self.hold(session).await;
         let work = move |repository: &mut Repository| {
             let done = restore(repository, &order);
@@ -192,6 +197,7 @@ impl Snapshots {
                 safety_snapshot: restored.safety.to_string(),
                 snapshot_after: after.to_string(),
                 recovered: restored.found.is_some(),
+                kept_checkpoint: restored.is_edited.then_some(kept_checkpoint),
                 kept_snapshot: restored.found.map(|found| found.to_string()),
                 paths: named(restored.paths.iter().map(Vec::as_slice)),
                 paths_count: restored.paths.len() as u64,

@@ -15,7 +15,7 @@ use piton_workspace::snapshot::tree::{ObjectId, Selection, changes};
 use serde::{Deserialize, Serialize};
 
 use super::requests::{Request, value};
-use super::rewind_files::{FilesPlan, file_change, files_plan, look};
+use super::rewind_files::{FilesPlan, file_change, files_plan, look, skipped_paths};
 use super::snapshots::{Snapshots, also};
 use super::{Caller, Engine, Fulfilled};
 use crate::error::{Error, Result};
@@ -69,6 +69,32 @@ pub struct RewoundFiles {
     pub foreign: Vec<String>,
     /// The files before it; `None` for a dry run.
     pub safety_snapshot: Option<String>,
+    /// What neither the checkpoint's snapshot nor the one before the rewind holds: it stays as it is.
+    #[serde(default)]
+    pub skipped: Vec<SkippedPath>,
+    #[serde(default)]
+    pub skipped_total: u64,
+    /// The checkpoint of what was edited after a crash in the middle of the rewind, before it was
+    /// finished. Of an undo: in the middle of the rewind that is undone.
+    #[serde(default)]
+    pub kept_checkpoint: Option<CheckpointId>,
+}
+
+/// What a snapshot does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SkippedPath {
+    pub path: String,
+    /// `too_large`, `nested_repository`, `not_a_file` or `unreadable`.
+    pub reason: String,
+}
+
+/// How the files of two checkpoints differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilesComparison {
+    pub changes: Vec<FileChange>,
+    /// What is in one of the snapshots only by name: it is not compared.
+    pub skipped: Vec<SkippedPath>,
+    pub skipped_total: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,7 +141,8 @@ impl Engine {
         let is_start = entry.checkpoint_type == CheckpointType::TurnStart;
         let end = if is_start { entry.seq - 1 } else { entry.seq };
         let conversation = spec.conversation.then_some((entry.lineage, end));
-        let way = Way { checkpoint_id: entry.checkpoint_id, files, conversation };
+        let checkpoint_id = entry.checkpoint_id;
+        let way = Way { checkpoint_id, files, conversation, undone_kept: None };
         self.go(caller, session, &request, way, spec.dry_run, spec.cancel).await
     }
 
@@ -151,7 +178,8 @@ impl Engine {
             }),
             None => None,
         };
-        let way = Way { checkpoint_id, files, conversation: last.conversation };
+        let undone_kept = state.turns.kept_checkpoint().map(|entry| entry.checkpoint_id.clone());
+        let way = Way { checkpoint_id, files, conversation: last.conversation, undone_kept };
         self.go(caller, session, &request, way, dry_run, false).await
     }
 
@@ -161,7 +189,7 @@ impl Engine {
         session: &SessionId,
         from: &str,
         to: Option<&str>,
-    ) -> Result<Vec<FileChange>> {
+    ) -> Result<FilesComparison> {
         let snapshots = self.snapshots()?;
         let state = self.view().state(session).await?;
         let workspace = workspace_of(snapshots, session, &state)?;
@@ -177,10 +205,13 @@ impl Engine {
                 None => repository.take(workspace, &also())?.id,
             };
             let (from, to) = (repository.load(from)?, repository.load(to)?);
-            Ok(changes(&from.tree, &to.tree))
+            let (skipped, skipped_total) = skipped_paths([&from, &to]);
+            Ok((changes(&from.tree, &to.tree), skipped, skipped_total))
         };
         let (_held, found) = snapshots.with_repository(held, session, &workspace, diff).await;
-        Ok(found?.iter().map(|change| file_change(&change.path, change.kind)).collect())
+        let (changes, skipped, skipped_total) = found?;
+        let changes = changes.iter().map(|change| file_change(&change.path, change.kind));
+        Ok(FilesComparison { changes: changes.collect(), skipped, skipped_total })
     }
 
     /// Waits until the agent has heard that its turn is cancelled, and has ended it.
@@ -237,7 +268,7 @@ impl Engine {
         if !foreign.is_empty() && !is_forced && !dry_run {
             return Err(Error::WorkspaceConflict { paths: foreign });
         }
-        let report = RewindReport {
+        let mut report = RewindReport {
             session_id: session.clone(),
             checkpoint_id: way.checkpoint_id.clone(),
             dry_run,
@@ -246,6 +277,9 @@ impl Engine {
                 changes_total: looked.changes.len() as u64,
                 foreign: foreign.iter().take(PATHS_ANSWERED_MAX).cloned().collect(),
                 safety_snapshot: Some(looked.safety.snapshot.clone()).filter(|_| !dry_run),
+                skipped: looked.skipped.clone(),
+                skipped_total: looked.skipped_total,
+                kept_checkpoint: way.undone_kept.clone(),
             }),
             conversation: match way.conversation {
                 Some(to) => Some(self.rewound_conversation(&state, &way, to)?),
@@ -274,7 +308,7 @@ impl Engine {
         if let Verdict::Repeated { seq } = ack.verdict {
             return self.replay_rewind(session, seq).await;
         }
-        self.await_restore(session, ack.last_seq).await?;
+        name_kept(&mut report, self.await_restore(session, ack.last_seq).await?);
         Ok(Fulfilled::new(report))
     }
 
@@ -297,14 +331,22 @@ impl Engine {
         session: &SessionId,
         seq: Seq,
     ) -> Result<Fulfilled<RewindReport>> {
-        let replayed = self.replay(session, seq).await?;
-        self.await_restore(session, seq).await?;
+        let mut replayed: Fulfilled<RewindReport> = self.replay(session, seq).await?;
+        let kept = self.await_restore(session, seq).await?;
+        replayed = replayed.map(|mut report| {
+            name_kept(&mut report, kept);
+            report
+        });
         Ok(replayed)
     }
 
     /// Waits for the end of the restore that a batch began, whose last record is known. One that failed
-    /// is an error.
-    async fn await_restore(&self, session: &SessionId, batch_end: Seq) -> Result<()> {
+    /// is an error. The checkpoint of what was edited after a crash in the middle of it, if one was.
+    async fn await_restore(
+        &self,
+        session: &SessionId,
+        batch_end: Seq,
+    ) -> Result<Option<CheckpointId>> {
         let view = self.view();
         let after = batch_end.saturating_sub(RECORDS_BEFORE_REQUEST);
         let limit = usize::try_from(batch_end - after).unwrap_or(usize::MAX);
@@ -313,7 +355,7 @@ impl Engine {
             matches!(record.event(), Ok(Event::WorkspaceRestoreStarted(_)))
         };
         let Some(started) = began.iter().rfind(starts).map(|record| record.seq) else {
-            return Ok(());
+            return Ok(None);
         };
         let mut tail = view.tail(session, started);
         loop {
@@ -327,14 +369,17 @@ impl Engine {
         let mut after = started;
         loop {
             let records = view.records(session, after, PAGE_RECORDS).await?;
-            let Some(last) = records.last() else { return Ok(()) };
+            let Some(last) = records.last() else { return Ok(None) };
             after = last.seq;
             for record in &records {
                 match record.event() {
                     Ok(Event::WorkspaceRestored(e)) if e.restore_seq == Some(started) => {
-                        return Ok(());
+                        let Some(kept) = e.kept_snapshot else { return Ok(None) };
+                        let turns = view.state(session).await?.turns;
+                        let entry = turns.checkpoint_of_kept(&kept);
+                        return Ok(entry.map(|entry| entry.checkpoint_id.clone()));
                     }
-                    Ok(Event::LineageStarted(_)) => return Ok(()),
+                    Ok(Event::LineageStarted(_)) => return Ok(None),
                     Ok(Event::WorkspaceRestoreFailed(e)) if e.restore_seq == started => {
                         let text = record.content_field("message");
                         let message = text.as_ref().and_then(serde_json::Value::as_str);
@@ -397,6 +442,14 @@ struct Way {
     checkpoint_id: CheckpointId,
     files: Option<FilesPlan>,
     conversation: Option<(u32, Seq)>,
+    /// Of an undo: the checkpoint of what was edited after a crash in the middle of the rewind.
+    undone_kept: Option<CheckpointId>,
+}
+
+fn name_kept(report: &mut RewindReport, kept: Option<CheckpointId>) {
+    if let (Some(files), Some(kept)) = (&mut report.files, kept) {
+        files.kept_checkpoint = Some(kept);
+    }
 }
 
 /// The checkpoint that is meant.

@@ -15,8 +15,8 @@ use piton_core::turns::TurnEntry;
 use piton_workspace::snapshot::tree::{ChangeKind, ObjectId, Selection, Step};
 use piton_workspace::snapshot::{self, Repository, Snapshot};
 
-use super::rewind::{FileChange, RewindSpec, snapshot_of, workspace_of};
-use super::snapshots::{Held, Snapshots, described};
+use super::rewind::{FileChange, RewindSpec, SkippedPath, snapshot_of, workspace_of};
+use super::snapshots::{Held, PATHS_NAMED_MAX, Snapshots, described, skip_reason};
 use crate::error::{Error, Result};
 
 /// What files a rewind is about.
@@ -53,6 +53,23 @@ pub(super) struct Looked {
     pub(super) safety: TakenSnapshot,
     pub(super) changes: Vec<FileChange>,
     pub(super) foreign: Vec<String>,
+    pub(super) skipped: Vec<SkippedPath>,
+    pub(super) skipped_total: u64,
+}
+
+/// What these snapshots do not hold: the first of it, and how much in all.
+pub(super) fn skipped_paths<'a>(
+    snapshots: impl IntoIterator<Item = &'a Snapshot>,
+) -> (Vec<SkippedPath>, u64) {
+    let skipped = snapshots.into_iter().flat_map(|snapshot| &snapshot.skipped);
+    let skipped: BTreeSet<SkippedPath> = skipped
+        .map(|skipped| SkippedPath {
+            path: String::from_utf8_lossy(&skipped.path).into_owned(),
+            reason: skip_reason(skipped.reason).to_owned(),
+        })
+        .collect();
+    let total = skipped.len() as u64;
+    (skipped.into_iter().take(PATHS_NAMED_MAX).collect(), total)
 }
 
 pub(super) fn files_plan(
@@ -173,6 +190,7 @@ pub(super) async fn look(
                 previous: previous.map(|(checkpoint, _)| checkpoint.clone()),
             }));
         }
+        let target = repository.load(plan.target)?;
         let (safety, steps) = repository.plan(workspace, plan.target, &plan.selection)?;
         let now = repository.load(safety)?;
         let last = load_last(repository, &plan)?;
@@ -191,17 +209,19 @@ pub(super) async fn look(
             file_change(step.path(), kind)
         };
         let changes: Vec<FileChange> = steps.iter().map(change).collect();
+        let skipped = skipped_paths([&target, &now]);
         let taken = snapshot::SavedSnapshot {
             id: safety,
             unchanged: false,
             files: now.tree.nodes.len(),
             skipped: now.skipped,
         };
-        Ok(Ok((taken, changes, foreign)))
+        Ok(Ok((taken, changes, foreign, skipped)))
     };
     let (held, looked) = snapshots.with_repository(held, session, &workspace, work).await;
-    let (safety, changes, foreign) = looked??;
-    Ok(Looked { held, safety: described(&safety), changes, foreign })
+    let (safety, changes, foreign, (skipped, skipped_total)) = looked??;
+    let safety = described(&safety);
+    Ok(Looked { held, safety, changes, foreign, skipped, skipped_total })
 }
 
 pub(super) fn file_change(path: &[u8], kind: ChangeKind) -> FileChange {

@@ -15,6 +15,7 @@ use piton_core::decide::{
     Command, RestoredFiles, Rewind, SnapshotResult, TakenSnapshot, TurnEnd, TurnStart,
 };
 use piton_core::id::{RunId, SessionId};
+use piton_core::workspace_identity::WorkspaceIdentity;
 use piton_store::{BoxFuture, Store};
 use piton_workspace::snapshot::tree::ObjectId;
 use piton_workspace::snapshot::{self, Repository, SavedSnapshot, SkipReason, SnapshotKey};
@@ -30,13 +31,15 @@ use crate::service::Handle;
 use crate::settings::SnapshotSettings;
 
 /// The executor whose workspaces are on this machine.
-const LOCAL_RUNTIME: &str = "standalone";
+pub(super) const LOCAL_RUNTIME: &str = "standalone";
 /// Paths that one record names.
 pub(super) const PATHS_NAMED_MAX: usize = 100;
 /// After a snapshot that was too large no other one is tried for so long.
 const RETRY_AFTER: Duration = Duration::from_mins(10);
 /// Snapshots that were taken last and are not pruned: the log may not name them yet.
 const RECENT_KEPT: usize = 32;
+/// The names of repository and branch are waited for so long.
+pub(super) const IDENTITY_TIMEOUT: Duration = Duration::from_millis(500);
 /// A smaller repository is not packed again.
 const PRUNE_BYTES_MIN: u64 = 16 * 1024 * 1024;
 
@@ -333,6 +336,7 @@ impl Snapshots {
         }
         let checkpoint_id = handle.ids().checkpoint().ok()?;
         self.slot(session).flush.set_delivered(false);
+        let workspace = self.identity(session, state).await;
         let (this, session, of) = (self.clone(), session.clone(), state.clone());
         // In a task of its own, so that the snapshot is finished when the prompt goes ahead.
         let of_session = session.clone();
@@ -357,7 +361,14 @@ impl Snapshots {
         let is_saved = run.is_none() || state.turns.saved_run.as_ref() == run;
         let last = state.turns.last_snapshot.clone().filter(|_| is_saved);
         let since_snapshot = after.or(last);
-        Some(TurnStart { checkpoint_id, snapshot, since_snapshot })
+        Some(TurnStart { checkpoint_id, snapshot, since_snapshot, workspace })
+    }
+
+    /// Where in which repository the agent works. Only some small files are read.
+    async fn identity(&self, session: &SessionId, state: &State) -> Option<WorkspaceIdentity> {
+        let folder = self.workspace(session, state)?;
+        let read = tokio::task::spawn_blocking(move || piton_workspace::identity(&folder));
+        tokio::time::timeout(IDENTITY_TIMEOUT, read).await.ok()?.ok()?
     }
 
     /// Takes the first snapshot of a session before it is needed.
@@ -526,7 +537,10 @@ impl Snapshots {
             Some(entry) => entry.checkpoint_id.clone(),
             None => handle.ids().checkpoint()?,
         };
+        let kept_checkpoint =
+            if recovered.is_edited { Some(handle.ids().checkpoint()?) } else { None };
         let files = RestoredFiles {
+            kept_checkpoint,
             snapshot: target,
             // What was changed since the crash is in it, too.
             safety_snapshot: recovered.safety.to_string(),
@@ -627,15 +641,19 @@ pub(super) fn named<'a>(paths: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
     paths.take(PATHS_NAMED_MAX).map(text).collect()
 }
 
-pub(super) fn described(taken: &SavedSnapshot) -> TakenSnapshot {
-    let reason = |reason: SkipReason| match reason {
+pub(super) fn skip_reason(reason: SkipReason) -> &'static str {
+    match reason {
         SkipReason::TooLarge => "too_large",
         SkipReason::NestedRepository => "nested_repository",
         SkipReason::NotAFile => "not_a_file",
         SkipReason::Unreadable => "unreadable",
-    };
+    }
+}
+
+pub(super) fn described(taken: &SavedSnapshot) -> TakenSnapshot {
     let skipped = taken.skipped.iter().take(PATHS_NAMED_MAX).map(|skipped| {
-        json!({"path": String::from_utf8_lossy(&skipped.path), "reason": reason(skipped.reason)})
+        let path = String::from_utf8_lossy(&skipped.path);
+        json!({"path": path, "reason": skip_reason(skipped.reason)})
     });
     TakenSnapshot {
         snapshot: taken.id.to_string(),

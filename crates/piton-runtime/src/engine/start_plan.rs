@@ -111,6 +111,14 @@ impl LaunchConfigs for StartPlans {
         self.catalog.of(state).ok()?.settle_before_load(opened_at, now)
     }
 
+    fn is_workspace_gone(&self, session: &SessionId, state: &State) -> bool {
+        let is_own = state.facts.worktree.is_none()
+            && state.info.as_ref().is_some_and(|info| info.working_dir.is_none());
+        let agent = state.facts.agent.as_ref();
+        let had_agent = agent.is_some_and(|agent| agent.session_id.is_some());
+        is_own && had_agent && !self.scratch.join(session.as_str()).exists()
+    }
+
     fn launch_config(
         &self,
         session: &SessionId,

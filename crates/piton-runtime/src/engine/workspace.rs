@@ -13,13 +13,16 @@ use piton_exec::client::{Client, ClientError};
 use piton_exec::protocol::workspace::{ListedShell, NewShell};
 use piton_workspace::git::Runner;
 use piton_workspace::worktree::Force;
-use piton_workspace::{GitCommit, GitDiff, GitStatus, Listing, Staged, Workspace};
+use piton_workspace::{
+    GitCommit, GitDiff, GitStatus, Listing, Staged, Truth, TruthRequest, Workspace,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::requests::{Request, audited};
 use super::{AffectedRun, Caller, Engine, Fulfilled};
 use crate::error::{Error, Result};
+use crate::supervisor::workspace_gone;
 use crate::worktrees::CleanupResult;
 
 /// Columns and rows that a terminal may have.
@@ -79,6 +82,14 @@ impl WorkspaceReader {
         }
     }
 
+    /// HEAD, branch and changes, in one round trip and in a bounded time.
+    pub async fn truth(&self, request: &TruthRequest) -> Result<Truth> {
+        match self {
+            Self::Agentctl(client) => Ok(client.truth(request).await?),
+            Self::Folder(folder) => folder.truth(request).await.map_err(folder_error),
+        }
+    }
+
     pub async fn git_log(&self, limit: usize) -> Result<Vec<GitCommit>> {
         match self {
             Self::Agentctl(client) => Ok(client.git_log(limit).await?),
@@ -103,6 +114,10 @@ impl Engine {
             return Err(Refusal::SessionClosed.into());
         }
         if !state.facts.executor.as_ref().is_some_and(Executor::may_live) {
+            if let Some(event) = workspace_gone(&running.plans, session, &state) {
+                let command = Command::Observe { event, message: None };
+                running.handle.execute(session, command).await?;
+            }
             let workspace = running.plans.workspace(session, &state).await?;
             match running.executions.launch(session, workspace).await {
                 // Another request was faster: its agentctl is the one.

@@ -1,6 +1,7 @@
 //! What an agent is given with a prompt: what was said, and, once, what it does not know. Written to
 //! the log before it is given.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use piton_core::content::{BLOCKS_MAX, Block, BlockKind};
@@ -9,7 +10,7 @@ use piton_core::event::{Event, Seq, WaitKind};
 use piton_core::graph::Segment;
 use piton_core::history::HistoryBuilder;
 use piton_core::id::{CallId, MessageId, SessionId};
-use piton_core::interruption_summary::{self, Findings, Stat, Truth};
+use piton_core::interruption_summary::{self, Findings, Truth};
 use piton_core::limits::PAYLOAD_BYTES_MAX;
 use piton_core::spool::Channel;
 use piton_core::state::{Effect, InterruptedWork, UndeliveredPrompt};
@@ -18,6 +19,7 @@ use piton_core::turns::is_live;
 use piton_core::undelivered;
 use piton_core::{Code, PromptContent, Record, State};
 use piton_exec::executor::{At, Fault};
+use piton_exec::protocol::workspace::{self, TRUTH_PATHS_MAX, TruthRequest};
 use piton_exec::protocol::{Act, Withdrawn};
 use piton_store::Detail;
 use serde_json::Value;
@@ -34,7 +36,7 @@ const PAGE_RECORDS: u64 = 256;
 const ANSWER_RECORDS_MAX: u64 = 64;
 /// Behind a call, as many records are looked at for what it was made with.
 const CALL_RECORDS_MAX: u64 = 256;
-/// The workspace is asked for so long; without an answer the note does without it.
+/// The workspace is asked for so long; without an answer the summary says so.
 const TRUTH_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Executions {
@@ -81,7 +83,11 @@ impl Executions {
                 None => Findings::default(),
             };
             findings.undelivered = texts.collect();
-            findings.truth = self.truth(at).await;
+            findings.is_continued = job.message.is_none();
+            match self.truth(at, &findings.calls).await {
+                Ok(truth) => findings.truth = Some(truth),
+                Err(why) => findings.truth_error = Some(why),
+            }
             prompt = interruption_summary::text(&findings, &prompt);
         } else {
             // Without a summary they are delivered as they were said.
@@ -296,23 +302,27 @@ impl Executions {
         Ok(answer)
     }
 
-    /// What the workspace says, if it says it soon.
-    async fn truth(&self, at: &At) -> Option<Truth> {
-        let files = self.handle().await.ok()?.settings().limits.changed_files;
-        let asking = async {
-            let client = self.0.executor.client(at).await.ok()?;
-            let status = client.git_status().await.ok().filter(|status| status.repository)?;
-            let changed = status.changed.into_iter().map(|change| (change.status, change.path));
-            let diffs = [client.git_diff(true, None).await, client.git_diff(false, None).await];
-            let diffs: Vec<_> = diffs.into_iter().filter_map(Result::ok).collect();
-            // Half a count is none.
-            let whole = diffs.len() == 2 && !diffs.iter().any(|diff| diff.truncated);
-            let diff: String = diffs.into_iter().map(|diff| diff.diff).collect();
-            let truth = Truth::at_most(files, changed.collect(), status.truncated);
-            let stat = whole.then(|| Stat::of(&diff));
-            Some(Truth { branch: status.branch, head: status.head, stat, ..truth })
+    /// What the workspace says, also of the paths that these calls name; or why it says nothing.
+    async fn truth(&self, at: &At, calls: &[ToolText]) -> Result<Truth, String> {
+        let handle = self.handle().await.map_err(|error| error.to_string())?;
+        let paths: BTreeSet<String> = calls.iter().flat_map(ToolText::paths).collect();
+        let request = TruthRequest {
+            files_max: Some(handle.settings().limits.changed_files),
+            paths: paths.into_iter().take(TRUTH_PATHS_MAX).collect(),
         };
-        tokio::time::timeout(TRUTH_TIMEOUT, asking).await.ok().flatten()
+        let asking = async {
+            let client = self.0.executor.client(at).await.map_err(|error| error.to_string())?;
+            client.truth(&request).await.map_err(|error| error.to_string())
+        };
+        let seconds = TRUTH_TIMEOUT.as_secs();
+        let late = |_| format!("it did not answer within {seconds} seconds");
+        let truth = tokio::time::timeout(TRUTH_TIMEOUT, asking).await.map_err(late)??;
+        if !truth.repository {
+            return Err("the folder is in no git repository".to_owned());
+        }
+        let workspace::Truth { branch, head, changed, more, stat, truncated, paths, .. } = truth;
+        let changed = changed.into_iter().map(|change| (change.status, change.path)).collect();
+        Ok(Truth { branch, head, changed, more, stat, truncated, paths })
     }
 }
 

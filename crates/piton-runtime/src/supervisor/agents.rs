@@ -40,6 +40,12 @@ pub trait LaunchConfigs: Send + Sync + fmt::Debug + 'static {
         None
     }
 
+    /// Whether the workspace that Piton made for the session is gone, so that it would be made anew and
+    /// empty.
+    fn is_workspace_gone(&self, _session: &SessionId, _state: &State) -> bool {
+        false
+    }
+
     fn launch_config(
         &self,
         session: &SessionId,

@@ -30,6 +30,7 @@ use tokio::task::JoinSet;
 pub use agents::{LaunchConfig, LaunchConfigs, StartError};
 pub(crate) use late::await_start;
 pub use sessions::{Outcome, Recovered};
+pub(crate) use starting::workspace_gone;
 
 use crate::error::{Error, Result};
 use crate::executions::Executions;

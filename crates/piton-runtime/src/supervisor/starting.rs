@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use piton_core::decide::{Command, Refusal};
-use piton_core::event::{AgentResuming, AgentWaiting, Event};
+use piton_core::event::{AgentResuming, AgentWaiting, Event, WorkspaceRecreated};
 use piton_core::id::{ExecutionId, SessionId};
 use piton_core::reason::Reason;
 use piton_core::resume::{
@@ -16,7 +16,7 @@ use piton_core::{Code, Record, State, Timestamp};
 use piton_exec::executor::Fault;
 use piton_store::Detail;
 
-use super::{Agents, LaunchConfig, StartError};
+use super::{Agents, LaunchConfig, LaunchConfigs, StartError};
 use crate::error::{Error, Result, StartFailure};
 use crate::executions::Executions;
 use crate::service::Handle;
@@ -151,6 +151,14 @@ impl Starter {
             }
             if plan == Plan::Skip(SkipReason::Restoring) {
                 wait_until(handle, session, |state| state.facts.restore.is_none()).await?;
+                state = handle.state(session).await?;
+                continue;
+            }
+            if matches!(plan, Plan::Start(_))
+                && let Some(event) = workspace_gone(catalog.as_ref(), session, &state)
+            {
+                tracing::warn!(%session, "the workspace is gone; the agent starts fresh");
+                handle.execute(session, Command::Observe { event, message: None }).await?;
                 state = handle.state(session).await?;
                 continue;
             }
@@ -471,4 +479,16 @@ mod tests {
         let past = taken(vec![started(), said("m1"), completed(), described.into()]);
         assert_eq!(past.finished_with, None);
     }
+}
+
+/// What to record if the workspace that an agent's conversation is about is gone: the agent must not go
+/// on as if its files were there.
+pub(crate) fn workspace_gone(
+    catalog: &dyn LaunchConfigs,
+    session: &SessionId,
+    state: &State,
+) -> Option<Event> {
+    let executor = state.facts.executor.as_ref()?;
+    let event = WorkspaceRecreated { execution_id: executor.execution_id.clone() };
+    catalog.is_workspace_gone(session, state).then(|| event.into())
 }

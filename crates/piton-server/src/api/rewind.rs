@@ -7,7 +7,7 @@ use piton_api::WireEnum;
 use piton_api::problem::Problem as Document;
 use piton_api::rewind::{
     FileChange, FilesDiff, FilesDiffQuery, RewindRequest, RewindResult, RewoundConversation,
-    RewoundFiles, TurnCheckpoint, TurnCheckpointList, UndoRequest,
+    RewoundFiles, SkippedPath, TurnCheckpoint, TurnCheckpointList, UndoRequest,
 };
 use piton_core::id::SessionId;
 use piton_core::turns::is_live;
@@ -47,6 +47,7 @@ pub(crate) async fn checkpoints(
         checkpoints: checkpoints.collect(),
         lineage: state.turns.lineages.current(),
         can_undo: state.turns.last_rewind.is_some(),
+        kept_checkpoint: state.turns.kept_checkpoint().map(|entry| entry.checkpoint_id.clone()),
     }))
 }
 
@@ -111,8 +112,17 @@ pub(crate) async fn diff(
     Params(query): Params<FilesDiffQuery>,
 ) -> Result<Json<FilesDiff>> {
     let session = SessionId::from_user(&session)?;
-    let changes = app.engine().diff_files(&session, &query.from, query.to.as_deref()).await?;
-    Ok(Json(FilesDiff { session_id: session, changes: changes.into_iter().map(change).collect() }))
+    let found = app.engine().diff_files(&session, &query.from, query.to.as_deref()).await?;
+    Ok(Json(FilesDiff {
+        session_id: session,
+        changes: found.changes.into_iter().map(change).collect(),
+        skipped: found.skipped.into_iter().map(skipped).collect(),
+        skipped_total: found.skipped_total,
+    }))
+}
+
+fn skipped(skipped: piton_runtime::SkippedPath) -> SkippedPath {
+    SkippedPath { path: skipped.path, reason: WireEnum::spelled(&skipped.reason) }
 }
 
 fn change(change: piton_runtime::FileChange) -> FileChange {
@@ -129,6 +139,9 @@ fn spelled(done: Fulfilled<RewindReport>) -> Fulfilled<RewindResult> {
             changes_total: files.changes_total,
             foreign: files.foreign,
             safety_snapshot: files.safety_snapshot,
+            skipped: files.skipped.into_iter().map(skipped).collect(),
+            skipped_total: files.skipped_total,
+            kept_checkpoint: files.kept_checkpoint,
         }),
         conversation: report.conversation.map(|conversation| RewoundConversation {
             lineage: conversation.lineage,

@@ -45,7 +45,11 @@ pub(crate) async fn of(app: &App, session: &SessionId) -> Result<SessionStatus> 
 }
 
 pub(crate) fn spelled(report: &SessionReport) -> SessionStatus {
-    SessionStatus::new(&report.overview, Some(live(report.contact)))
+    let resume_notices = report.resume_notices.iter().copied().map(Into::into).collect();
+    SessionStatus {
+        resume_notices,
+        ..SessionStatus::new(&report.overview, Some(live(report.contact)))
+    }
 }
 
 /// Where a connected agentctl is reached, and its process; whatever does not come at once is left out.

@@ -8,12 +8,13 @@ use axum::response::{IntoResponse, Response};
 use piton_api::enums::Kind;
 use piton_api::problem::Problem as Document;
 use piton_api::workspace::{
-    DiffQuery, FileEntry, FileList, FileQuery, FolderQuery, GitChange, GitCommit, GitDiff, GitLog,
-    GitStatus, LogQuery, NewShell as NewShellRequest, Shell, ShellInfo, ShellList,
+    DiffQuery, DiffStat, FileEntry, FileList, FileQuery, FolderQuery, GitChange, GitCommit,
+    GitDiff, GitLog, GitStatus, LogQuery, NewShell as NewShellRequest, Shell, ShellInfo, ShellList,
+    WorkspaceTruth,
 };
 use piton_core::id::SessionId;
 use piton_exec::client::Client;
-use piton_exec::protocol::workspace::{LOG_MAX, Listed, ListedKind};
+use piton_exec::protocol::workspace::{LOG_MAX, Listed, ListedKind, TruthRequest};
 
 use super::Reply;
 use crate::app::App;
@@ -101,6 +102,39 @@ pub(crate) async fn git_status(
         head: status.head,
         changed: changed.map(|c| GitChange { status: c.status, path: c.path }).collect(),
         truncated: status.truncated,
+    }))
+}
+
+/// Get HEAD, branch and changes of the workspace, as the interruption summary has them.
+///
+/// One question, answered in at most two seconds: what git could not list or count by then is left out,
+/// and `truncated` says so.
+#[utoipa::path(get, path = "/sessions/{session_id}/workspace/truth", tag = "workspace",
+    params(("session_id" = String, Path, description = "The session's id")),
+    responses((status = 200, body = WorkspaceTruth),
+        (status = "4XX", body = Document, content_type = "application/problem+json")))]
+pub(crate) async fn workspace_truth(
+    State(app): State<App>,
+    _reader: Reader,
+    Path(session): Path<String>,
+) -> Result<Json<WorkspaceTruth>> {
+    let client = app.engine().workspace_reader(&SessionId::from_user(&session)?).await?;
+    let files_max = Some(app.handle().settings().limits.changed_files);
+    let request = TruthRequest { files_max, ..TruthRequest::default() };
+    let truth = client.truth(&request).await?;
+    let changed = truth.changed.into_iter();
+    Ok(Json(WorkspaceTruth {
+        repository: truth.repository,
+        branch: truth.branch,
+        head: truth.head,
+        changed: changed.map(|c| GitChange { status: c.status, path: c.path }).collect(),
+        more: truth.more,
+        stat: truth.stat.map(|stat| DiffStat {
+            files: stat.files,
+            added: stat.added,
+            removed: stat.removed,
+        }),
+        truncated: truth.truncated,
     }))
 }
 

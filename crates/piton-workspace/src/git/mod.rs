@@ -194,6 +194,32 @@ impl Git {
         .await
     }
 
+    /// The same, of an answer in records that end in NUL: each is looked at, and none is kept. What was
+    /// looked at in time stays looked at.
+    pub async fn sealed_records(
+        &self,
+        args: &[&str],
+        within: Duration,
+        each: &mut (dyn FnMut(&[u8]) + Send),
+    ) -> Result<()> {
+        in_time(within, async {
+            let sealed = self.seal().await?;
+            let env = if planted::is(Bug::GitUnsealed) { &[] } else { sealed.env() };
+            self.run_records(args, env, each).await
+        })
+        .await
+    }
+
+    /// The same, of a command that touches no file of a work tree.
+    pub async fn records(
+        &self,
+        args: &[&str],
+        within: Duration,
+        each: &mut (dyn FnMut(&[u8]) + Send),
+    ) -> Result<()> {
+        in_time(within, self.run_records(args, &[], each)).await
+    }
+
     /// Runs a command that writes files of the work tree; the lock as for [`Self::change`].
     pub async fn change_sealed(&self, args: &[&str], lock: &File) -> Result<()> {
         let held = lock.try_clone()?;

@@ -6,11 +6,15 @@ use std::process::Stdio;
 
 use rustix::process::{Pid, Signal};
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 use super::{Error, Git, Output, Result};
 
 const COMPLAINT_BYTES_MAX: usize = 4 * 1024;
+/// What is read at a time of an answer in records.
+const CHUNK_BYTES: usize = 64 * 1024;
+/// A record is a line of a listing with a path or two.
+const RECORD_BYTES_MAX: usize = 64 * 1024;
 
 /// What no file may say otherwise.
 const SETTINGS: &[&str] = &[
@@ -65,6 +69,53 @@ impl Git {
         bytes_max: usize,
         held: Option<File>,
     ) -> Result<Ended> {
+        let (mut child, group) = self.spawn(args, env, held)?;
+        let (mut stdout, mut stderr) = (child.stdout.take(), child.stderr.take());
+        let output = async {
+            let output = beginning(stdout.as_mut(), bytes_max).await?;
+            if output.truncated {
+                group.kill();
+            }
+            std::io::Result::Ok(output)
+        };
+        let (output, complaint) = tokio::join!(output, complaint(stderr.as_mut()));
+        let status = child.wait().await?;
+        // Waited for, its pid may become another's.
+        group.ended();
+        let complaint = complaint?.text();
+        Ok(Ended { success: status.success(), output: output?, complaint })
+    }
+
+    /// Gives every record of an answer, without the NUL that it ends in, to `each`; none is kept.
+    pub(super) async fn run_records(
+        &self,
+        args: &[&str],
+        env: &[(OsString, OsString)],
+        each: &mut (dyn FnMut(&[u8]) + Send),
+    ) -> Result<()> {
+        let (mut child, group) = self.spawn(args, env, None)?;
+        let (mut stdout, mut stderr) = (child.stdout.take(), child.stderr.take());
+        let reading = async {
+            let read = records(stdout.as_mut(), each).await;
+            if read.is_err() {
+                group.kill();
+            }
+            read
+        };
+        let (read, complaint) = tokio::join!(reading, complaint(stderr.as_mut()));
+        let status = child.wait().await?;
+        group.ended();
+        read?;
+        let (success, complaint) = (status.success(), complaint?.text());
+        Ended { success, output: Output::default(), complaint }.good().map(drop)
+    }
+
+    fn spawn(
+        &self,
+        args: &[&str],
+        env: &[(OsString, OsString)],
+        held: Option<File>,
+    ) -> Result<(Child, Group)> {
         let mut command = Command::new(&self.runner.program);
         command.args(["--no-optional-locks", "--no-pager", "--literal-pathspecs"]);
         command.args(SETTINGS.iter().flat_map(|set| ["-c", set]));
@@ -83,33 +134,52 @@ impl Git {
         // Never read: an open file is what holds a lock.
         command.stdin(held.map_or_else(Stdio::null, Stdio::from));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = self.runner.spawner.spawn(command).map_err(|error| match error.kind() {
+        let child = self.runner.spawner.spawn(command).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound if self.folder.is_dir() => Error::Missing,
             _ => Error::Io(error),
         })?;
         let group = Group(child.id());
-        let (mut stdout, mut stderr) = (child.stdout.take(), child.stderr.take());
-        let output = async {
-            let output = beginning(stdout.as_mut(), bytes_max).await?;
-            if output.truncated {
-                group.kill();
+        Ok((child, group))
+    }
+}
+
+/// The beginning of what git complains of.
+async fn complaint(mut from: Option<impl AsyncRead + Unpin>) -> std::io::Result<Output> {
+    let complaint = beginning(from.as_mut(), COMPLAINT_BYTES_MAX).await?;
+    if let Some(rest) = from.as_mut() {
+        // A process that cannot get rid of what it says stops.
+        tokio::io::copy(rest, &mut tokio::io::sink()).await?;
+    }
+    Ok(complaint)
+}
+
+async fn records(
+    from: Option<impl AsyncRead + Unpin>,
+    each: &mut (dyn FnMut(&[u8]) + Send),
+) -> std::io::Result<()> {
+    let Some(mut from) = from else { return Ok(()) };
+    let (mut chunk, mut begun) = (vec![0; CHUNK_BYTES], Vec::new());
+    loop {
+        let count = from.read(&mut chunk).await?;
+        if count == 0 {
+            return Ok(());
+        }
+        let mut parts = chunk[..count].split(|byte| *byte == 0);
+        // What is behind the last NUL has not ended.
+        let rest = parts.next_back().unwrap_or_default();
+        for part in parts {
+            if begun.is_empty() {
+                each(part);
+            } else {
+                begun.extend_from_slice(part);
+                each(&begun);
+                begun.clear();
             }
-            std::io::Result::Ok(output)
-        };
-        let complaint = async {
-            let complaint = beginning(stderr.as_mut(), COMPLAINT_BYTES_MAX).await?;
-            if let Some(rest) = stderr.as_mut() {
-                // A process that cannot get rid of what it says stops.
-                tokio::io::copy(rest, &mut tokio::io::sink()).await?;
-            }
-            std::io::Result::Ok(complaint)
-        };
-        let (output, complaint) = tokio::join!(output, complaint);
-        let status = child.wait().await?;
-        // Waited for, its pid may become another's.
-        group.ended();
-        let complaint = complaint?.text();
-        Ok(Ended { success: status.success(), output: output?, complaint })
+        }
+        begun.extend_from_slice(rest);
+        if begun.len() > RECORD_BYTES_MAX {
+            return Err(std::io::ErrorKind::InvalidData.into());
+        }
     }
 }
 

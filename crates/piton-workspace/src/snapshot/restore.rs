@@ -48,6 +48,9 @@ pub struct Restored {
     /// Of a restore that was finished after a crash: the files as they were found, with what was
     /// changed since the crash.
     pub found: Option<ObjectId>,
+    /// Of that: something was changed since the crash, so that neither the state before the restore nor
+    /// its target has it.
+    pub is_edited: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,6 +130,7 @@ impl Repository {
             paths,
             rolled_back: false,
             found: None,
+            is_edited: false,
         };
         if steps.is_empty() {
             return Ok(restored);
@@ -202,10 +206,24 @@ impl Repository {
         let (found, now) = self.take_safety(workspace, &snapshot)?;
         let (paths, rolled_back) = (Vec::new(), journal.back);
         let found = Some(found).filter(|_| !journal.applied);
-        let mut restored = Restored { safety, target, paths, rolled_back, found };
+        let is_edited = found.is_some() && self.is_edited(&now, safety, &snapshot)?;
+        let mut restored = Restored { safety, target, paths, rolled_back, found, is_edited };
         let steps = self.journal_steps(&journal, &restored)?;
         restored.paths = steps.iter().map(|step| step.path().to_vec()).collect();
         self.finish(workspace, &journal, restored, &steps, &now).map(Some)
+    }
+
+    /// Whether a path is neither what it was before the restore nor what it was to be after it.
+    fn is_edited(
+        &self,
+        now: &Snapshot,
+        safety: ObjectId,
+        target: &Snapshot,
+    ) -> Result<bool, Error> {
+        let safety = self.load(safety)?;
+        let changed = changes(&safety.tree, &now.tree);
+        let is_step = |path: &Path| now.tree.nodes.get(path) == target.tree.nodes.get(path);
+        Ok(!changed.iter().all(|change| is_step(&change.path)))
     }
 
     /// Takes the steps that the journal speaks of; `now` is what they were planned for.

@@ -10,6 +10,7 @@ use std::path::{Path as FsPath, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use super::tree::Path;
+use crate::identity::git_folder;
 
 /// Indexes that are remembered; with more of them all are read again.
 const INDEXES_KEPT: usize = 64;
@@ -40,7 +41,7 @@ fn find(workspace: &FsPath) -> Option<Arc<BTreeSet<Path>>> {
     if let Some((_, paths)) = known.get(&workspace).filter(|(of, _)| *of == stamp) {
         return Some(Arc::clone(paths));
     }
-    let all = parse(&fs::read(&index).ok()?)?;
+    let all = parse(&fs::read(&index).ok()?, |name| fs::read(index.with_file_name(name)).ok())?;
     let relative = |path: Path| match &below[..] {
         [] => Some(path),
         below => path.strip_prefix(below)?.strip_prefix(b"/").map(<[u8]>::to_vec),
@@ -53,23 +54,91 @@ fn find(workspace: &FsPath) -> Option<Arc<BTreeSet<Path>>> {
     Some(paths)
 }
 
-/// `.git` is a folder, or a file that names one.
-fn git_folder(top: &FsPath) -> Option<PathBuf> {
-    let git = top.join(".git");
-    if git.is_dir() {
-        return Some(git);
+/// The paths of an index of version 2, 3 or 4, with hashes of either length. `read` reads a file beside
+/// it: most of a split index is in a shared one.
+fn parse(index: &[u8], read: impl Fn(&str) -> Option<Vec<u8>>) -> Option<Vec<Path>> {
+    [20, 32].into_iter().find_map(|hash_bytes| {
+        let entries = parse_with(index, hash_bytes)?;
+        let Some(link) = link(index.get(entries.end..)?, hash_bytes) else {
+            return entries.named();
+        };
+        let shared = parse_with(&read(&link.shared_name)?, hash_bytes)?.named()?;
+        // Entries that replace one of the shared index have its name there.
+        let is_removed = |at: usize| link.removed.contains(&at);
+        let kept = shared.into_iter().enumerate();
+        let kept = kept.filter(|(at, _)| !is_removed(*at)).map(|(_, path)| path);
+        Some(kept.chain(entries.paths.into_iter().filter(|path| !path.is_empty())).collect())
+    })
+}
+
+/// The entries of one file, and where they end.
+struct Entries {
+    paths: Vec<Path>,
+    end: usize,
+}
+
+impl Entries {
+    /// The paths, if each entry has one.
+    fn named(self) -> Option<Vec<Path>> {
+        Some(self.paths).filter(|paths| !paths.iter().any(Vec::is_empty))
     }
-    let text = fs::read_to_string(&git).ok()?;
-    let named = text.strip_prefix("gitdir:")?.trim();
-    Some(top.join(named))
 }
 
-/// The paths of an index of version 2, 3 or 4, with hashes of either length.
-fn parse(index: &[u8]) -> Option<Vec<Path>> {
-    [20, 32].into_iter().find_map(|hash_bytes| parse_with(index, hash_bytes))
+/// What a split index says of its shared one.
+struct Link {
+    shared_name: String,
+    /// The entries of the shared one that count no more.
+    removed: BTreeSet<usize>,
 }
 
-fn parse_with(index: &[u8], hash_bytes: usize) -> Option<Vec<Path>> {
+/// The extension `link` among those behind the entries, if it names a shared index.
+fn link(mut extensions: &[u8], hash_bytes: usize) -> Option<Link> {
+    while extensions.len() >= 8 + hash_bytes {
+        let (signature, rest) = extensions.split_at_checked(4)?;
+        let (length, rest) = rest.split_at_checked(4)?;
+        let length = usize::try_from(u32::from_be_bytes(length.try_into().ok()?)).ok()?;
+        let (body, rest) = rest.split_at_checked(length)?;
+        if signature == b"link" {
+            let (id, bitmaps) = body.split_at_checked(hash_bytes)?;
+            let is_none = id.iter().all(|byte| *byte == 0);
+            let removed = if bitmaps.is_empty() { BTreeSet::new() } else { ewah(bitmaps)? };
+            let shared_name = format!("sharedindex.{}", hex::encode(id));
+            return (!is_none).then_some(Link { shared_name, removed });
+        }
+        extensions = rest;
+    }
+    None
+}
+
+/// The positions of a compressed bitmap: how many bits, how many words, words of 64 bits, and where the
+/// last marker is. A marker says how many equal words follow, which, and how many words as they are.
+fn ewah(bitmap: &[u8]) -> Option<BTreeSet<usize>> {
+    let number = |at: usize| Some(u32::from_be_bytes(bitmap.get(at..at + 4)?.try_into().ok()?));
+    let (bits, words) = (usize::try_from(number(0)?).ok()?, usize::try_from(number(4)?).ok()?);
+    let bytes = bitmap.get(8..words.checked_mul(8)?.checked_add(8)?)?;
+    let mut words =
+        bytes.chunks_exact(8).filter_map(|word| Some(u64::from_be_bytes(word.try_into().ok()?)));
+    let (mut set, mut at) = (BTreeSet::new(), 0_usize);
+    while let Some(marker) = words.next() {
+        let (run, literals) = ((marker >> 1) & u64::from(u32::MAX), marker >> 33);
+        let run_bits = usize::try_from(run).ok()?.checked_mul(64)?;
+        if marker & 1 == 1 {
+            set.extend(at..at.checked_add(run_bits)?.min(bits));
+        }
+        at = at.checked_add(run_bits)?;
+        for _ in 0..literals {
+            let word = words.next()?;
+            set.extend((0..64).filter(|bit| (word >> bit) & 1 == 1).map(|bit| at + bit));
+            at = at.checked_add(64)?;
+        }
+        if at > bits.checked_add(64)? {
+            return None;
+        }
+    }
+    Some(set)
+}
+
+fn parse_with(index: &[u8], hash_bytes: usize) -> Option<Entries> {
     let (body, _checksum) = index.split_at_checked(index.len().checked_sub(hash_bytes)?)?;
     let number = |at: usize| Some(u32::from_be_bytes(body.get(at..at + 4)?.try_into().ok()?));
     if body.get(..4)? != b"DIRC" {
@@ -100,13 +169,14 @@ fn parse_with(index: &[u8], hash_bytes: usize) -> Option<Vec<Path>> {
             at += (entry_bytes + 8) & !7;
             path
         };
-        if path.is_empty() || path.split(|byte| *byte == b'/').any(|part| part == b"..") {
+        // One without a name stands for an entry of the shared index.
+        if path.split(|byte| *byte == b'/').any(|part| part == b"..") {
             return None;
         }
         last.clone_from(&path);
         paths.push(path);
     }
-    Some(paths)
+    Some(Entries { paths, end: at })
 }
 
 fn name(body: &[u8], at: usize) -> Option<&[u8]> {

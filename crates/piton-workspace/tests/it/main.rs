@@ -5,5 +5,7 @@ mod finish;
 mod git;
 mod snapshot;
 mod snapshot_faults;
+mod snapshot_git;
 mod snapshot_kills;
+mod truth;
 mod worktree;

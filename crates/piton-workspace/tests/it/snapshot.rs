@@ -484,6 +484,7 @@ fn a_cut_off_restore_survives_pruning_and_keeps_later_edits() {
     let mut repository = world.open();
     let recovered = repository.recover(&world.workspace).unwrap().unwrap();
     assert_eq!(world.text("a"), "target");
+    assert!(recovered.is_edited);
     // It stays until someone has written down what happened.
     assert!(Repository::has_journal(&world.repository));
     repository.settle().unwrap();
@@ -491,6 +492,29 @@ fn a_cut_off_restore_survives_pruning_and_keeps_later_edits() {
     drop(repository);
     world.restore(recovered.found.unwrap()).unwrap();
     assert_eq!(world.text("a"), "edited since");
+}
+
+/// Wants to show: what a crash left half restored is nobody's edit.
+#[test]
+fn a_half_restored_workspace_is_not_edited() {
+    let world = World::new();
+    world.write("a", "target");
+    world.write("b", "target");
+    let target = world.take().id;
+    world.write("a", "before");
+    fs::remove_file(world.path("b")).unwrap();
+    world.write("c", "before");
+    let safety = world.take().id;
+    let journal = format!(
+        r#"{{"version":1,"safety":"{safety}","target":"{target}","paths":[],"back":false}}"#
+    );
+    fs::write(world.repository.join("restore.journal"), journal).unwrap();
+    world.write("a", "target");
+    let mut repository = world.open();
+    let recovered = repository.recover(&world.workspace).unwrap().unwrap();
+    assert!(!recovered.is_edited && recovered.found.is_some());
+    assert_eq!((world.text("a"), world.text("b")), ("target".to_owned(), "target".to_owned()));
+    assert!(!world.path("c").exists());
 }
 
 impl World {

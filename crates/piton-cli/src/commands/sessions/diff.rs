@@ -4,7 +4,7 @@ use piton_api::rewind::FilesDiffQuery;
 use piton_graph::checkpoints::{self, CheckpointDiff, KeyChanges};
 use serde_json::Value;
 
-use super::rewind::mark;
+use super::rewind::{mark, note_skipped};
 use crate::backend;
 use crate::context::Context;
 use crate::error::{Exit, Result};
@@ -19,7 +19,7 @@ Examples:
 
 JSON: one object: session_id, from_checkpoint_id, to_checkpoint_id, nodes_completed, nodes_undone,
 memory and outputs {added, changed: {key: {from, to}}, removed}, excluded_keys; with --files:
-session_id, changes [{path, change}].";
+session_id, changes [{path, change}], skipped [{path, reason}], skipped_total.";
 
 /// Compare two checkpoints of a graph, or the files of an agent's session
 #[derive(Debug, clap::Args)]
@@ -53,6 +53,7 @@ async fn files(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
         let path = one_line(&change.path);
         ui.line(format_args!("  {} {path}", ui.paint(tone, mark)))?;
     }
+    note_skipped(ui, &diff.skipped, diff.skipped_total)?;
     if diff.changes.is_empty() {
         ui.note("Nothing changed.")?;
     }

@@ -103,6 +103,10 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, args: Args) -> Result<Exit> {
     } else {
         args.fresh.then_some(ContextChoice::None)
     };
+    // Before the agent starts: the user may want to look at the workspace first.
+    for notice in client.session(&id).await?.resume_notices {
+        ui.note(&notice.sentence)?;
+    }
     let how = ResumeRequest { continue_run: args.continue_run.then_some(true), context };
     act(ui, &client, &id, client.resume_with(&id, &how), "is resumed").await
 }

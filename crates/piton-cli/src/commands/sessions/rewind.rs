@@ -1,6 +1,6 @@
 //! `piton sessions rewind` and `undo`: files and conversation of an agent's session, back to a turn.
 
-use piton_api::rewind::{RewindRequest, RewindResult, UndoRequest};
+use piton_api::rewind::{RewindRequest, RewindResult, SkippedPath, UndoRequest};
 
 use crate::backend;
 use crate::context::Context;
@@ -17,10 +17,13 @@ Examples:
   piton sessions undo SESSION                     Take the rewind back
 
 JSON: one object: session_id, checkpoint_id, dry_run, files {changes, changes_total, foreign,
-safety_snapshot}, conversation {lineage, context}.";
+safety_snapshot, skipped [{path, reason}], skipped_total, kept_checkpoint}, conversation {lineage,
+context}.";
 
 /// Files that are printed.
 const PRINTED_MAX: usize = 50;
+/// Paths that no snapshot holds and that are printed.
+const SKIPPED_PRINTED_MAX: usize = 10;
 
 /// Go back to before an agent's turn: files, conversation, or both
 ///
@@ -129,12 +132,41 @@ fn print(ui: &mut Ui, done: &RewindResult, undo: &str) -> Result<Exit> {
         if more > 0 {
             ui.line(format_args!("  (and {more} more files)"))?;
         }
+        note_skipped(ui, &files.skipped, files.skipped_total)?;
     }
     ui.line(summary(done))?;
+    if let Some(kept) = done.files.as_ref().and_then(|files| files.kept_checkpoint.as_ref()) {
+        ui.note(&format!(
+            "Files were edited after a crash in the middle of the rewind. Checkpoint {kept} has them: \
+             {} sessions rewind {} --to {kept} --files",
+            ui.call, done.session_id
+        ))?;
+    }
     if !done.dry_run {
         ui.note(&format!("Undo it with: {} {undo} {}", ui.call, done.session_id))?;
     }
     Ok(Exit::Good)
+}
+
+/// Names what snapshots do not hold.
+pub(super) fn note_skipped(ui: &mut Ui, skipped: &[SkippedPath], total: u64) -> Result<()> {
+    if total == 0 {
+        return Ok(());
+    }
+    let named = skipped.iter().take(SKIPPED_PRINTED_MAX).map(|skipped| {
+        let why = match skipped.reason.as_str() {
+            "too_large" => "too large",
+            "nested_repository" => "a repository of its own",
+            "not_a_file" => "not a file",
+            _ => "not readable",
+        };
+        format!("{} ({why})", one_line(&skipped.path))
+    });
+    let named: Vec<String> = named.collect();
+    let more = total.saturating_sub(named.len() as u64);
+    let more = if more == 0 { String::new() } else { format!(", and {more} more") };
+    ui.note(&format!("Not in snapshots, and left as it is: {}{more}", named.join(", ")))?;
+    Ok(())
 }
 
 pub(crate) fn mark(change: &str) -> (Tone, &'static str) {

@@ -301,7 +301,7 @@ impl Session<'_> {
         if self.spelled.live.is_some() {
             fact(ui, "Agent", &agent_sentence(&self.spelled))?;
         }
-        for (name, text) in show_agent::facts(&self.features) {
+        for (name, text) in show_agent::facts(&self.features, &self.spelled.resume_notices) {
             fact(ui, name, &text)?;
         }
         if let Some(context) = self.context() {

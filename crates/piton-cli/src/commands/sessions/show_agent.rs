@@ -1,5 +1,6 @@
 //! What `piton sessions show` says about the agent's own features.
 
+use piton_api::status::ResumeNotice;
 use piton_core::agent_view::{AgentView, ConfigValue, Selection};
 
 use crate::text::one_line;
@@ -29,9 +30,11 @@ fn selection(of: Option<&Selection>) -> Option<String> {
     Some(one_line(&format!("{current}{rest}")))
 }
 
-/// A name and a text for each feature that the agent has told of.
-pub(super) fn facts(view: &AgentView) -> Vec<(&'static str, String)> {
-    let mut facts = Vec::new();
+/// A name and a text for each feature that the agent has told of, behind what to know before it is
+/// resumed.
+pub(super) fn facts(view: &AgentView, notices: &[ResumeNotice]) -> Vec<(&'static str, String)> {
+    let mut facts: Vec<_> =
+        notices.iter().map(|notice| ("Note", notice.sentence.clone())).collect();
     facts.extend(selection(view.modes.as_ref()).map(|text| ("Mode", text)));
     facts.extend(selection(view.models.as_ref()).map(|text| ("Model", text)));
     for option in &view.config_options {
@@ -85,7 +88,7 @@ mod tests {
 
     #[test]
     fn only_what_the_agent_reported_is_shown() {
-        assert_eq!(facts(&AgentView::default()), []);
+        assert_eq!(facts(&AgentView::default(), &[]), []);
         let named = |id: &str| NamedChoice { id: id.into(), name: id.into(), description: None };
         let entry = |status: &str| PlanEntry {
             content: "x".into(),
@@ -112,12 +115,12 @@ mod tests {
             ("Plan", "1 of 2 steps are done".to_owned()),
             ("Usage", "10 of 100 tokens, 0.0024 USD".to_owned()),
         ];
-        assert_eq!(facts(&view), expected);
+        assert_eq!(facts(&view, &[]), expected);
         let ids: Vec<String> = (0..11).map(|n| format!("m{n}")).collect();
         let models =
             Selection { current: None, available: ids.iter().map(|id| named(id)).collect() };
         let view = AgentView { models: Some(models), ..AgentView::default() };
         let text = "not known (or m0, m1, m2, m3, m4, m5, m6, m7, and 3 more)".to_owned();
-        assert_eq!(facts(&view), [("Model", text)]);
+        assert_eq!(facts(&view, &[]), [("Model", text)]);
     }
 }

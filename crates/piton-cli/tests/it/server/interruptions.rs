@@ -177,6 +177,7 @@ fn the_status_has_every_field() {
             "context_reason",
             "context_sentence",
             "choices",
+            "resume_notices",
             "error_message",
             "error_code",
             "executor",

@@ -52,5 +52,6 @@ pub(crate) mod terminal;
 mod tls;
 mod watching;
 mod workspace;
+mod workspace_state;
 mod worktrees;
 mod world;
