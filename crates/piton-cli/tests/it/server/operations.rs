@@ -236,7 +236,7 @@ fn every_operation_does_what_it_says() {
 
     // The workspace, which workspace.rs is about.
     let of = "/api/v1/sessions/{session_id}";
-    for path in ["files", "git/status", "git/diff", "git/log", "bootstrap"] {
+    for path in ["files", "git/status", "git/diff", "git/log", "workspace/truth", "bootstrap"] {
         walk.good("GET", &format!("{of}/{path}"), &[&other], None);
     }
     walk.good("GET", "/api/v1/doctor", &[], None);
