@@ -289,7 +289,7 @@ fn add(left: &Value, right: &Value) -> Result<Value, Error> {
         charge((count(left) + count(right)).saturating_mul(ITEM_BYTES))?;
         // Not one that is put together whenever it is read.
         let both = left.try_iter()?.chain(right.try_iter()?);
-        return Ok(Value::from_iter(both));
+        return Ok(both.collect());
     }
     check_all(&args)?;
     charge_made(plain(&Instruction::Add, &args)?)
@@ -305,11 +305,7 @@ fn multiply(left: &Value, right: &Value) -> Result<Value, Error> {
             charge(count(value).saturating_mul(times).saturating_mul(ITEM_BYTES))?;
             let repeated = plain(&Instruction::Mul, &[value.clone(), times.into()])?;
             let is_tuple = repeated.is_tuple();
-            return if is_tuple {
-                Ok(repeated)
-            } else {
-                Ok(Value::from_iter(repeated.try_iter()?))
-            };
+            return if is_tuple { Ok(repeated) } else { Ok(repeated.try_iter()?.collect()) };
         }
     }
     plain(&Instruction::Mul, &[left.clone(), right.clone()])
