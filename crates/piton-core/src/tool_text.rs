@@ -72,11 +72,11 @@ impl ToolText {
             self.paths = locations.iter().filter_map(path).collect();
         }
         let blocks = update.get("content").and_then(Value::as_array).into_iter().flatten();
-        let texts = blocks.filter_map(|block| {
+        let mut texts = blocks.rev().filter_map(|block| {
             let content = block.get("content").unwrap_or(block);
             content.get("text")?.as_str().filter(|text| !text.is_empty())
         });
-        self.reported = texts.last().map(str::to_owned).or(self.reported.take());
+        self.reported = texts.next().map(str::to_owned).or(self.reported.take());
     }
 
     /// Whether another agent was to do it.
@@ -127,7 +127,7 @@ impl ToolText {
             other => Some(other.to_string()),
         };
         let title = self.title.as_deref().filter(|title| *title != self.name);
-        let mut paths = self.paths();
+        let paths = self.paths();
         let says_more = |title: &&str| {
             command.as_deref() != Some(*title) && !paths.iter().any(|path| path == title)
         };

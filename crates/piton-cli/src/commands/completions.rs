@@ -63,11 +63,11 @@ fi
 
 /// Fish asks only an option's own entry for the option's value.
 fn fish_options(command: &clap::Command) -> String {
-    let mut names = BTreeSet::new();
+    let mut options = BTreeSet::new();
     let mut commands = vec![command];
     while let Some(command) = commands.pop() {
         let named = command.get_arguments().filter(|arg| complete::names_an_id(arg));
-        names.extend(named.filter_map(clap::Arg::get_long));
+        options.extend(named.filter_map(clap::Arg::get_long));
         commands.extend(command.get_subcommands());
     }
     let line = |name: &str| {
@@ -75,7 +75,7 @@ fn fish_options(command: &clap::Command) -> String {
             "complete -c piton -n __fish_piton_offers -l {name} -x -k -a \"$__fish_piton_list\"\n"
         )
     };
-    names.into_iter().map(line).collect()
+    options.into_iter().map(line).collect()
 }
 
 /// What the program itself completes: ids of sessions, tasks and waits, names of agents.

@@ -1,6 +1,6 @@
 //! `piton serve`: runs the server until a signal ends it. Agents keep running without it.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -215,7 +215,10 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, global: &Global, args: Args) 
     let public = plan.public(server.address());
     let place = match own.map(|own| server.serve_on_loopback(own)).transpose()? {
         Some(own) => (format!("http://{own}"), Some(public.clone())),
-        None => (public.clone(), None),
+        None => match loopback_of(server.address()) {
+            Some(own) => (format!("http://{own}"), Some(public.clone())),
+            None => (public.clone(), None),
+        },
     };
     let place = ServerInfo {
         address: place.0,
@@ -234,6 +237,17 @@ pub(crate) async fn run(ui: &mut Ui, cx: &Context, global: &Global, args: Args) 
     running.shut_down().await;
     drop(held);
     Ok(exit)
+}
+
+/// What listens on all addresses is reached by this machine's own programs over loopback, which is a
+/// host that the server always accepts. `None`: it listens on one address.
+fn loopback_of(bound: SocketAddr) -> Option<SocketAddr> {
+    let ip = match bound.ip() {
+        ip if !ip.is_unspecified() => return None,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    Some(SocketAddr::new(ip, bound.port()))
 }
 
 /// Where notifications go; `None`: nowhere.
@@ -315,4 +329,18 @@ fn start_logging(format: LogFormat, level: tracing::Level) -> LogLevel {
         LogFormat::Json => registry.with(layer.json()).init(),
     }
     log_level
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_addresses_are_reached_over_loopback() {
+        let own = |bound: &str| loopback_of(bound.parse().unwrap()).map(|own| own.to_string());
+        assert_eq!(own("0.0.0.0:7411").as_deref(), Some("127.0.0.1:7411"));
+        assert_eq!(own("[::]:7411").as_deref(), Some("[::1]:7411"));
+        assert_eq!(own("127.0.0.1:7411"), None);
+        assert_eq!(own("192.0.2.7:7411"), None);
+    }
 }

@@ -29,8 +29,8 @@ Examples:
   piton sessions answer WAIT reject --message 'use the library instead'
   piton sessions answer WAIT --refuse                  Withdraw the question; the run continues
 
-JSON: one object: session_id, wait_id, kind, question, options {option_id, name}, deadline_at, answer
-(null if none was given), replayed.";
+JSON: one object: session_id, wait_id, kind, question, options {option_id, name}, deadline_at,
+answer (null if none was given), replayed.";
 
 /// Answer an open wait; without an answer, show the question
 ///
