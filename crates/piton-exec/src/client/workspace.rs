@@ -285,8 +285,9 @@ mod tests {
         let truth = earlier_truth(&request, status.clone(), &GitDiff::default(), &cut);
         assert_eq!((truth.changed.len(), truth.more, truth.stat), (2, 1, None));
         assert!(truth.truncated, "a patch was cut");
-        let states = [("./c".to_owned(), PathState::Changed), ("d".to_owned(), PathState::Unknown)];
-        assert_eq!(truth.paths, states);
+        let expected =
+            [("./c".to_owned(), PathState::Changed), ("d".to_owned(), PathState::Unknown)];
+        assert_eq!(truth.paths, expected);
         let whole = earlier_truth(&request, status, &GitDiff::default(), &GitDiff::default());
         assert_eq!((whole.truncated, whole.stat), (false, Some(Stat::default())));
     }

@@ -68,8 +68,8 @@ fn changed(truth: &Truth) -> Vec<(&str, &str)> {
     truth.changed.iter().map(|change| (&*change.status, &*change.path)).collect()
 }
 
-fn stat(files: u64, added: u64, removed: u64) -> Option<Stat> {
-    Some(Stat { files, added, removed })
+fn stat(files: u64, added: u64, removed: u64) -> Stat {
+    Stat { files, added, removed }
 }
 
 fn of_paths(paths: &[&str]) -> TruthRequest {
@@ -104,7 +104,7 @@ async fn a_file_that_is_staged_and_edited_again_counts_once() {
     assert_eq!((truth.branch.as_deref(), truth.head), (Some("main"), Some(head)));
     assert_eq!(truth.changed.len(), 2);
     // The untracked file is named, and not counted: git has nothing to compare it with.
-    assert_eq!(truth.stat, stat(1, 1, 1));
+    assert_eq!(truth.stat, Some(stat(1, 1, 1)));
     assert!(truth.repository && !truth.truncated);
 }
 
@@ -114,14 +114,14 @@ async fn before_the_first_commit_what_is_staged_is_counted() {
         let unborn = folder();
         unborn.git(&["init", "-q", "-b", "main", "--object-format", format]);
         let nothing = unborn.truth(&TruthRequest::default()).await;
-        assert_eq!((nothing.head, nothing.stat), (None, stat(0, 0, 0)), "{format}");
+        assert_eq!((nothing.head, nothing.stat), (None, Some(stat(0, 0, 0))), "{format}");
         unborn.write("a", "one\ntwo\n");
         unborn.git(&["add", "a"]);
         unborn.write("a", "one\ntwo\nthree\n");
         let truth = unborn.truth(&TruthRequest::default()).await;
         assert_eq!((truth.branch.as_deref(), truth.head.as_deref()), (Some("main"), None));
         assert_eq!(changed(&truth), [("AM", "a")]);
-        assert_eq!(truth.stat, stat(1, 3, 0), "{format}");
+        assert_eq!(truth.stat, Some(stat(1, 3, 0)), "{format}");
     }
 }
 
@@ -170,7 +170,7 @@ async fn files_outside_a_sparse_checkout_are_unchanged() {
     repository.write("in/a", "two\n");
     let truth = repository.truth(&of_paths(&["out/b"])).await;
     assert_eq!(changed(&truth), [(".M", "in/a")]);
-    assert_eq!(truth.stat, stat(1, 1, 1));
+    assert_eq!(truth.stat, Some(stat(1, 1, 1)));
     assert_eq!(truth.paths, [("out/b".to_owned(), PathState::Missing)]);
 }
 
@@ -186,7 +186,7 @@ async fn of_a_folder_in_a_repository_only_what_is_in_it_is_said() {
     let workspace = Workspace::open(&sub, Runner::new(repository.private.path())).unwrap();
     let truth = workspace.truth_within(&of_paths(&["a", "../b"]), LONG).await.unwrap();
     assert_eq!(changed(&truth), [(".M", "a")]);
-    assert_eq!(truth.stat, stat(1, 1, 1));
+    assert_eq!(truth.stat, Some(stat(1, 1, 1)));
     let states = [("a".to_owned(), PathState::Changed), ("../b".to_owned(), PathState::Outside)];
     assert_eq!(truth.paths, states);
 }

@@ -6,7 +6,7 @@ use piton_core::State;
 use piton_core::decide::{Command, Verdict};
 use piton_core::id::ExecutionId;
 use piton_core::resume::{self, AgentRestart};
-use piton_core::supervise::{self, Link};
+use piton_core::supervise::{self, ExecutionContact};
 use piton_exec::executor::ListedExecution;
 use tokio::time::Instant;
 
@@ -104,7 +104,7 @@ impl Supervisor {
         let command = Command::EndAgent { execution_id: execution.clone() };
         self.handle.execute_settled(&self.session, command).await?;
         self.disconnect();
-        self.link = Link::Unknown;
+        self.link = ExecutionContact::Unknown;
         let at = executions.at(&self.session, execution, state.lease.epoch).await?;
         Ok(executions.stop_at(&at).await?)
     }
