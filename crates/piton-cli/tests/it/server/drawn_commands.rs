@@ -13,6 +13,7 @@ use crate::server::world::TEST_TIMEOUT;
 fn models_modes_and_the_agents_commands_are_chosen() {
     let home = Home::new();
     let mut chat = chat(&home, 30, 100);
+    chat.sees("what the agent offers", |screen| screen.contains("Small"));
     chat.type_in("/model \r");
     chat.sees("the models", |screen| {
         screen.contains("● small  Small") && screen.contains("○ large  Large")
@@ -108,12 +109,12 @@ fn a_turn_is_taken_back_and_returned() {
     chat.type_in("/undo --force\r");
     chat.sees("the second restore", |screen| screen.matches("1 file is restored.").count() == 2);
     assert_eq!(text(&home, "work/a.txt").as_deref(), Some("two"));
-    // A turn that runs is cancelled if that is said.
+    // A turn that runs is cancelled if that is said. Its agent has to start first.
     chat.type_in("wait 60000\r");
-    chat.sees_text("esc interrupts");
+    chat.sees("a turn", |screen| screen.contains(" working ") && !screen.contains("sending wait"));
     chat.type_in("/rewind --conversation\r");
     chat.sees("a refusal", |screen| screen.contains("is still at work"));
-    assert!(chat.screen().contains("esc interrupts"), "{}", chat.screen());
+    assert!(chat.screen().contains(" working "), "{}", chat.screen());
     chat.type_in("/rewind --conversation --cancel\r");
     chat.sees("the end of the turn", |screen| {
         screen.contains("The conversation continues at") && !screen.contains("esc interrupts")

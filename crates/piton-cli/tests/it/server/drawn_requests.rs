@@ -161,7 +161,9 @@ fn nothing_that_was_typed_is_lost() {
     chat.sees("its answer", |screen| screen.contains("\n  queued\n"));
     chat.type_in("\r");
     chat.sees("the edit in the prompt", |screen| {
-        screen.contains("There is no queued prompt") && screen.contains("\n> say queued and edited")
+        screen.contains("There is no queued prompt")
+            && screen.contains("\n> say queued and edited")
+            && screen.contains("enter send")
     });
     chat.type_in("\x03");
     chat.sees_text("Cleared");

@@ -133,10 +133,15 @@ impl Terminal {
     /// Waits until what is seen is so.
     pub(crate) fn sees(&mut self, what: &str, is_so: impl Fn(&str) -> bool) {
         let until = Instant::now() + TEST_TIMEOUT;
-        while !is_so(&screen_of(&self.seen)) {
+        while self.is_within_update() || !is_so(&screen_of(&self.seen)) {
             let left = until.saturating_duration_since(Instant::now());
             assert!(self.read(left), "not seen: {what}\n{}", screen_of(&self.seen));
         }
+    }
+
+    /// A drawn client has begun to write a picture, and has not ended it.
+    fn is_within_update(&self) -> bool {
+        self.screen.rfind("\x1b[?2026h") > self.screen.rfind("\x1b[?2026l")
     }
 
     /// Waits until a text is seen.
