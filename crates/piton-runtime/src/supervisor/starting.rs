@@ -392,6 +392,18 @@ pub(super) async fn wait_until(
     }
 }
 
+/// What to record if the workspace that an agent's conversation is about is gone: the agent must not go
+/// on as if its files were there.
+pub(crate) fn workspace_gone(
+    catalog: &dyn LaunchConfigs,
+    session: &SessionId,
+    state: &State,
+) -> Option<Event> {
+    let executor = state.facts.executor.as_ref()?;
+    let event = WorkspaceRecreated { execution_id: executor.execution_id.clone() };
+    catalog.is_workspace_gone(session, state).then(|| event.into())
+}
+
 #[cfg(test)]
 mod tests {
     use piton_core::NewRecord;
@@ -479,16 +491,4 @@ mod tests {
         let past = taken(vec![started(), said("m1"), completed(), described.into()]);
         assert_eq!(past.finished_with, None);
     }
-}
-
-/// What to record if the workspace that an agent's conversation is about is gone: the agent must not go
-/// on as if its files were there.
-pub(crate) fn workspace_gone(
-    catalog: &dyn LaunchConfigs,
-    session: &SessionId,
-    state: &State,
-) -> Option<Event> {
-    let executor = state.facts.executor.as_ref()?;
-    let event = WorkspaceRecreated { execution_id: executor.execution_id.clone() };
-    catalog.is_workspace_gone(session, state).then(|| event.into())
 }

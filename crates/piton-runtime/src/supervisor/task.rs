@@ -368,7 +368,7 @@ impl Supervisor {
             } else {
                 None
             };
-            let outcome = start.start(trigger).await;
+            let outcome = Box::pin(start.start(trigger)).await;
             if let Err(error) = &outcome {
                 tracing::warn!(%session, code = %error.code(), %error, "the agent was not started");
             }

@@ -122,7 +122,7 @@ pub(crate) async fn resume(
     drop(view);
     let host = GraphHost::open(cx)?;
     let drive = Drive { cx, store: &host.store, graph: &graph, options };
-    drive.resume(ui, session, checkpoint.as_ref(), set).await
+    Box::pin(drive.resume(ui, session, checkpoint.as_ref(), set)).await
 }
 
 /// How a graph is resumed.
