@@ -15,4 +15,5 @@ import "./soak.test.mjs";
 import { runAll } from "./lib/runner.mjs";
 
 const names = process.argv.slice(2).filter((word) => word !== "--soak");
-process.exitCode = (await runAll(names[0], { isSoak: process.argv.includes("--soak") })) ? 0 : 1;
+// A server or a page that a failed test left behind must not keep it open.
+process.exit((await runAll(names[0], { isSoak: process.argv.includes("--soak") })) ? 0 : 1);

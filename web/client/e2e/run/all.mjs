@@ -9,13 +9,15 @@ const FILES = ["kills", "package", "firefox", "webkit", "phases", "stores", "tab
 const ONCE = ["kills"];
 /** Of `make test`. */
 const BUDGET_S = 90;
+/** For one file: a browser or a server that a failed test left behind would keep it open for ever. */
+const FILE_TIMEOUT_MS = 300_000;
 const here = fileURLToPath(new URL("./", import.meta.url));
 const nameOf = (file) => basename(file, ".test.mjs");
 
 /** The names of the files that failed, each with its tests. */
 async function runFiles(names) {
   const failed = new Map();
-  const results = run({ files: names.map((name) => `${here}${name}.test.mjs`), concurrency: 2 });
+  const results = run({ files: names.map((name) => `${here}${name}.test.mjs`), concurrency: 2, timeout: FILE_TIMEOUT_MS });
   results.on("test:fail", ({ name, file }) => {
     const of = nameOf(file ?? name);
     failed.set(of, [...(failed.get(of) ?? []), name]);
