@@ -145,7 +145,7 @@ pub(crate) fn render(template: &str, given: &Variables<'_>) -> Result<String, No
     Ok(evaluated(template, &compiled, given)?.1)
 }
 
-/// A value and a text. An evaluator that panics is an error of the node, and the graph's scheduler goes on.
+/// A value and a text. An evaluator that panics is an error of the node, and the graph's scheduler keeps running.
 fn evaluated(
     source: &str,
     compiled: &Compiled<'_>,

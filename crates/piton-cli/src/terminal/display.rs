@@ -308,7 +308,7 @@ impl Drop for Raw {
     }
 }
 
-/// The alternate screen is shown. A terminal has one, whoever draws on it.
+/// The alternate screen is shown. A terminal has one, for all that draw on it.
 static IS_FULL: AtomicBool = AtomicBool::new(false);
 
 /// Shows the alternate screen; with the wheel, the terminal's own selection needs Shift.

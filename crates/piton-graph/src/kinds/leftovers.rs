@@ -1,5 +1,5 @@
 //! Processes of attempts that were cut off. A process that runs graphs and is killed with `SIGKILL` cannot
-//! end what its command nodes had started; whoever resumes the session does, before anything runs
+//! end what its command nodes had started; the resume does, before anything runs
 //! beside it. They are known by the idempotency key in their environment.
 
 use std::time::Duration;

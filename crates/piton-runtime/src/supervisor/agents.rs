@@ -40,7 +40,7 @@ pub trait LaunchConfigs: Send + Sync + fmt::Debug + 'static {
         None
     }
 
-    /// Whether the workspace that Piton made for the session is gone, so that it would be made anew and
+    /// Whether the workspace that Piton made for the session is gone, so that it would be made again,
     /// empty.
     fn is_workspace_gone(&self, _session: &SessionId, _state: &State) -> bool {
         false

@@ -163,7 +163,7 @@ pub(crate) async fn chat(ui: &mut Ui, cx: &Context, args: ChatArgs) -> Result<Ex
         let talk = Talk::new(ui, cx, client, session, Until::TurnEnds);
         let talk = talk.with_prompt(print.clone(), after).with_one_object(is_one_object);
         let exit = talk.with_key_delay(cx.settings.permissions.key_delay).run().await?;
-        // An agent that ran before belongs to somebody else.
+        // An agent that ran before is another client's.
         if !before.is_agent_running && !args.keep {
             end_agent(ui, &asked, &of, exit).await?;
         }

@@ -181,7 +181,7 @@ impl Chat<'_> {
                 ("--files", _) => request.conversation = Some(false),
                 ("--conversation", _) => request.files = Some(false),
                 (option, _) if option.starts_with('-') => {
-                    return self.has_no_option("rewind", option, REWIND_OPTIONS);
+                    return self.refuse_option("rewind", option, REWIND_OPTIONS);
                 }
                 (_, Ok(turns)) => request.turns = Some(turns),
                 (named, Err(_)) => request.checkpoint = Some(named.to_owned()),
@@ -197,13 +197,13 @@ impl Chat<'_> {
             match word {
                 "--dry-run" => request.dry_run = Some(true),
                 "--force" => request.force = Some(true),
-                other => return self.has_no_option("undo", other, "--dry-run and --force"),
+                other => return self.refuse_option("undo", other, "--dry-run and --force"),
             }
         }
         self.go_back(|client, session| async move { client.undo(&session, &request).await });
     }
 
-    fn has_no_option(&mut self, command: &str, option: &str, options: &str) {
+    fn refuse_option(&mut self, command: &str, option: &str, options: &str) {
         let text = format!("/{command} has no {option}: it has {options}. Nothing was done.");
         self.message = Some((Tone::Attention, text));
     }
