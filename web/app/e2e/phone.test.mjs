@@ -55,7 +55,7 @@ test("a QR code signs a phone in; on plain HTTP the app works, and says what is 
       await page.locator('.message[data-role="agent"]', { hasText: "over plain HTTP" }).waitFor();
       await page.goto(`${address}/#/settings/device`);
       await page.getByText("They need HTTPS").waitFor();
-      // Once: the same code signs nobody else in.
+      // Once: the same code signs in no second time.
       const second = await pages.open(link.hash, { address, isSignedIn: false, viewport: PHONE });
       await second.getByRole("alert").waitFor();
       noErrors(page);

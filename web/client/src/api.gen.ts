@@ -1829,6 +1829,14 @@ export interface components {
             /** @description A currency code, or another unit. */
             currency: string;
         };
+        /** @description A session was deleted. */
+        DeletedSession: {
+            session_id: string;
+        };
+        /** @description A task was deleted. */
+        DeletedTask: {
+            task_id: string;
+        };
         /** @description A change of a file. */
         Diff: {
             new_text: string;
@@ -2032,10 +2040,6 @@ export interface components {
             repository: boolean;
             /** @description There are more than are listed. */
             truncated: boolean;
-        };
-        /** @description A session was deleted. */
-        Gone: {
-            session_id: string;
         };
         GraphEdgeView: {
             from: string;
@@ -3063,7 +3067,7 @@ export interface components {
         } | {
             /** @enum {string} */
             event: "gone";
-            payload: components["schemas"]["Gone"];
+            payload: components["schemas"]["DeletedSession"];
         } | {
             /** @enum {string} */
             event: "task";
@@ -3080,7 +3084,7 @@ export interface components {
         } | {
             /** @enum {string} */
             event: "task.deleted";
-            payload: components["schemas"]["TaskGone"];
+            payload: components["schemas"]["DeletedTask"];
         } | {
             /** @enum {string} */
             event: "task.listing";
@@ -3141,10 +3145,6 @@ export interface components {
             task_id: string;
         };
         TaskCreated: {
-            task_id: string;
-        };
-        /** @description A task was deleted. */
-        TaskGone: {
             task_id: string;
         };
         /** @description All tasks, in place of what was known: the reader fell behind. */

@@ -1,4 +1,4 @@
-/** Opening a session while the server is away: it waits, and goes on by itself. */
+/** Opening a session while the server is away: it waits, and loads by itself. */
 import { describe, expect, it } from "vitest";
 import { PitonClient, SessionStore } from "../src/index.js";
 import { FakeEnvironment, FakeStream, json, problem, settle } from "./fakes.js";

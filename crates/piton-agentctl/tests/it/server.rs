@@ -177,7 +177,7 @@ async fn an_older_protocol_is_refused() {
 
     let run = world.launch().await;
     let older = raw(&run, "GET /capabilities", &bearer(&run.secret), "1", "4").await;
-    assert!(older.contains("protocol_unsupported") && older.contains("6 to 7"), "{older}");
+    assert!(older.contains("protocol_unsupported") && older.contains("6 to 8"), "{older}");
     say(&run, 3).await;
     let mut stream = run.client(1).stream(&run.spool_id, 0).await.unwrap();
     assert_eq!(stream.next().await.unwrap().unwrap().entries.len(), 3);

@@ -514,7 +514,7 @@ mod tests {
         let other = json!({"command": "git status", "script": "rm -rf ~"});
         let other = request(&json!({"kind": "execute", "rawInput": other}));
         assert_eq!(action(&[command(Action::Deny, "rm *")], &other), Action::Deny);
-        let program = json!({"command": ["/tmp/x/bash", "-c", "git status"]});
+        let program = json!({"command": ["/srv/bash", "-c", "git status"]});
         assert_eq!(two(&Value::Null, &program).action, Action::Ask);
     }
 

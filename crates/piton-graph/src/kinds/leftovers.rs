@@ -12,8 +12,8 @@ use super::command::IDEMPOTENCY_VARIABLE;
 const GONE_TIMEOUT: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Ends the processes of these attempts, by their idempotency keys. The caller owns the session: nobody
-/// else may have begun such an attempt again.
+/// Ends the processes of these attempts, by their idempotency keys. The caller owns the session: no other
+/// process may have begun such an attempt again.
 pub(crate) async fn end(keys: Vec<String>) {
     if keys.is_empty() {
         return;

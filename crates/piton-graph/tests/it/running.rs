@@ -375,7 +375,7 @@ async fn a_run_pauses_when_its_nodes_completed_and_continues() {
 }
 
 /// Wants to show: a condition, a template and the list of a map that would take all of the memory fail
-/// their node and the run, with a code, and the process goes on.
+/// their node and the run, with a code, and the process keeps running.
 #[tokio::test]
 async fn what_would_take_all_of_the_memory_fails_its_node() {
     let world = World::new();

@@ -494,7 +494,7 @@ fn a_cut_off_restore_survives_pruning_and_keeps_later_edits() {
     assert_eq!(world.text("a"), "edited since");
 }
 
-/// Wants to show: what a crash left half restored is nobody's edit.
+/// Wants to show: what a crash left half restored is no user's edit.
 #[test]
 fn a_half_restored_workspace_is_not_edited() {
     let world = World::new();

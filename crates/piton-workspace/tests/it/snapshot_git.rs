@@ -131,7 +131,7 @@ fn a_merge_or_a_rebase_in_progress_stays_in_progress() {
 }
 
 #[test]
-fn a_head_on_no_branch_and_an_empty_repository_are_no_obstacle() {
+fn a_head_on_no_branch_and_an_empty_repository_are_no_problem() {
     let empty = World::new();
     empty.goes_back("empty");
     let detached = World::new();

@@ -1,4 +1,4 @@
-// WebKitGTK's MiniBrowser through its WebDriver, on a screen that nobody sees. Its storage lives as long as the session.
+// WebKitGTK's MiniBrowser through its WebDriver, on a virtual screen. Its storage lives as long as the session.
 import { spawn } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
 import { createServer } from "node:net";

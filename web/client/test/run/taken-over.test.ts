@@ -116,7 +116,7 @@ test.each([true, false])("a clear removes no later checkpoint, and none of anoth
   }
   await storage.updateLease("chat", () => ({ owner: "other" }));
   await expect(storage.clear("chat", 8, { owner: "slept" })).rejects.toMatchObject({ code: "lock_lost" });
-  // The other tab has ended, too: nobody has a lease, and least of all this tab.
+  // The other tab has ended, too: no tab has a lease, this one neither.
   await storage.updateLease("chat", () => null);
   await expect(storage.clear("chat", 8, { owner: "slept" })).rejects.toMatchObject({ code: "lock_lost" });
   expect((await storage.load("chat")).checkpoint?.writeSeq).toBe(7);

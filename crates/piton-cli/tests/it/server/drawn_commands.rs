@@ -101,7 +101,7 @@ fn a_turn_is_taken_back_and_returned() {
     chat.type_in("/rewind 1\r");
     chat.sees_text("1 file is restored.");
     assert_eq!(text(&home, "work/a.txt").as_deref(), Some("one"));
-    // Somebody else changes it: refused, unless it is forced.
+    // Another client changes it: refused, unless it is forced.
     std::fs::write(work.join("a.txt"), "by hand").unwrap();
     chat.type_in("/undo\r");
     chat.sees_text("Error: ");

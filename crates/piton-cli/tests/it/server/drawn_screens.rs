@@ -20,7 +20,7 @@ fn in_project(home: &Home, arguments: &[&str]) -> Command {
 fn stable(home: &Home, terminal: &Terminal) -> String {
     let mut shown = String::new();
     let folder = home.folder.path().canonicalize().unwrap();
-    let mut rest = terminal.screen().replace(folder.to_str().unwrap(), "/home/someone");
+    let mut rest = terminal.screen().replace(folder.to_str().unwrap(), "/repo");
     while let Some(at) = rest.find("sess_") {
         let (before, id) = rest.split_at(at + "sess_".len());
         shown.push_str(before);

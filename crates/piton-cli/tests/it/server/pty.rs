@@ -178,7 +178,7 @@ impl Terminal {
         self.control(Reading::On);
     }
 
-    /// The terminal is closed: nobody holds its other end. How the program ends then.
+    /// The terminal is closed: its other end is gone. How the program ends then.
     pub(crate) fn close(self) -> ExitStatus {
         self.control(Reading::Ended);
         let Self { keyboard, reader, mut child, .. } = self;

@@ -190,10 +190,10 @@ fn the_summary_has_the_phase_of_the_run_and_says_what_is_not_known() {
     let session = world.session_in(&plain);
     interrupted(&world, &session, "say before\ncrash\nsay after");
     resume(&world, &session);
-    let told = summary(&world, &session);
+    let text = summary(&world, &session);
     let unknown = "Workspace state at recovery: unknown (the folder is in no git repository).\n";
-    assert!(told.contains(unknown), "{told}");
-    assert!(told.contains("\nResume your response.\n"), "{told}");
+    assert!(text.contains(unknown), "{text}");
+    assert!(text.contains("\nResume your response.\n"), "{text}");
 }
 
 /// Wants to show: before an interrupted run is resumed its user learns that the branch was switched, and
@@ -246,6 +246,8 @@ fn a_workspace_of_pitons_that_is_gone_means_a_fresh_start() {
     let folder = world.data().join("workspaces").join(&session);
     assert_eq!(text(&folder, "a.txt").as_deref(), Some("one"));
     world.kill_agentctls();
+    // The server has noticed: a resume right after a kill may find the executor in the middle of its end.
+    world.when(&session, |status| status["executor_status"] == "stopped");
     fs::remove_dir_all(&folder).unwrap();
     let notices = &world.status(&session)["resume_notices"];
     assert_eq!(notices[0]["reason"], "workspace_recreated", "{notices:#}");

@@ -52,7 +52,7 @@ function EditDialog({ entry, sessionId, onClose }: { entry: QueueEntry; sessionI
       onClose();
     } catch (error) {
       report(error);
-      // Somebody else changed it: what was typed stays, and is saved over what it is now only with another click.
+      // Another client changed it: what was typed stays, and is saved over what it is now only with another click.
       if (hasCode(error, "queued_prompt_conflict")) loaded.reload();
     }
   };

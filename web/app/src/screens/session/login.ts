@@ -25,7 +25,7 @@ async function readMethods(session: string, seq: number): Promise<LoginMethod[]>
   return loginMethodsOf(page.records[0] as unknown as LogRecord | undefined);
 }
 
-/** Null: they are being read. None: the agent named none, or nobody knows. */
+/** Null: they are being read. None: the agent named none, or it is not known. */
 export function useLoginMethods(session: string, errorSeq: number | null): readonly LoginMethod[] | null {
   const loaded = useLoaded(`${session} ${errorSeq ?? ""}`, async () => (errorSeq === null ? [] : await readMethods(session, errorSeq)));
   return loaded.error ? [] : loaded.value;
