@@ -60,7 +60,10 @@ test("demo of a run on the server that cannot begin: refused, the chat is free; 
   assert.equal(await page.locator("piton-resume-banner").isVisible(), false);
   await page.unroute("**/api/v1/sessions/*/messages");
   await page.route("**/api/v1/sessions/*/messages", (route) => route.abort());
+  // The job is recorded before its prompt is sent: a reload before that would leave nothing to dismiss.
+  const sent = page.waitForRequest("**/api/v1/sessions/*/messages");
   await toServer.click();
+  await sent;
   const dismiss = page.getByRole("button", { name: "Dismiss" });
   await page.reload();
   await dismiss.waitFor({ timeout: 20_000 });
